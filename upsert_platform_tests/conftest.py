@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.jvm import jars
+from upsert_platform.core import redaction
 from upsert_platform.local.kafka import Broker, start_broker
 from upsert_platform.local.registry import Registry, start_registry
+from upsert_platform.spark import jars
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,21 +41,26 @@ _TOGETHER = {
 
 
 _LONG_FIRST = (
-    "/graph/",
+    "/systems/test_cluster.py",
+    "/systems/test_browser.py",
     "/interop/",
+    "/graph/test_internal_names.py",
+    "/proofs/",
+    "/graph/",
     "/demo/",
+    "/discovery/",
     "/soak/",
     "/writing/",
-    "/queries/",
+    "/engine/",
     "/kafka/",
     "/maxcompute/",
     "/test_docs.py",
     "/cli/",
-    "/hops/",
+    "/sync/",
     "/local/",
     "/tablestore/",
 )
-"""Rooms whose files take long come first, so that workers end together (needs ``--no-loadscope-reorder``)."""
+"""Files and rooms that take long come first, so that workers end together (needs ``--no-loadscope-reorder``)."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -113,6 +119,15 @@ class _AtOnce:
         if report.failed:
             self._terminal.write_line("")
             self._terminal.write_line(f"failed at {report.when}: {report.nodeid}\n{report.longreprtext[-4000:]}")
+
+
+@pytest.fixture(autouse=True)
+def _own_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test registers as a secret is not taken out of the texts of the tests behind it."""
+    monkeypatch.setattr(redaction, "_known", set(redaction._known))
+    redaction._pattern.cache_clear()
+    yield
+    redaction._pattern.cache_clear()
 
 
 @pytest.fixture(scope="session")
@@ -202,7 +217,7 @@ def shared_maxcompute(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MaxC
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session for the whole pytest session, as runs open it."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     session = open_session(
         {

@@ -94,7 +94,7 @@ def test_the_lock_of_the_image_has_every_package_by_digest_and_in_the_versions_t
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     extras = project["project"]["optional-dependencies"]
     wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    wanted += [item for name in ("apsara", "kubernetes", "postgres") for item in extras[name]]
+    wanted += [item for name in ("all", "apsara", "kubernetes", "postgres") for item in extras[name]]
     names = {re.split(r"[\[<>=]", item)[0].lower() for item in wanted}
     assert names <= image.keys()
 

@@ -19,23 +19,24 @@ import pytest
 import upsert_platform
 from upsert_platform.changelog import lake
 from upsert_platform.cli.main import main
+from upsert_platform.core.redaction import is_secret_name
 from upsert_platform.formats import FORMATS
-from upsert_platform.hops import binding
-from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.reference.markdown import sections
+from upsert_platform.sync import binding
+from upsert_platform.sync.connectors import CONNECTORS
 
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
-DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md", *PAGES)
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "ARCHITECTURE.md", "SECURITY.md", *PAGES)
 BIN = Path(sys.executable).parent
 DECLARED = "docs/declaring.md"
 EXTENDING = "docs/extending.md"
 """Its Python is that of a connector that the contract suite runs, and is compared with it."""
 PROJECT_OF_TESTS = "docs/testing.md"
 """Its Python is several files of one project, which `testing/test_page.py` runs together."""
-EXECUTED = "docs/tutorial.md"
-"""Its commands are executed as they are, by a test of systems."""
-SHELL_WORDS = (".", "export", "mkdir", "eval")
+EXECUTED = ("docs/tutorial.md", "docs/dagster-project.md")
+"""Their commands are executed as they are, by tests of systems."""
+SHELL_WORDS = (".", "export", "mkdir", "eval", "git")
 OTHER_TOOLS = (".venv/bin/ruff", ".venv/bin/mypy", ".venv/bin/pytest", ".venv/bin/python", ".venv/bin/pre-commit")
 CHEAP = (
     "upsert-platform init",
@@ -61,27 +62,35 @@ def _commands(name: str) -> Iterator[str]:
             yield from (part.strip() for part in line.split("&&") if part.strip())
 
 
-COMMANDS = sorted({command for name in DOCUMENTS if name != EXECUTED for command in _commands(name)})
+COMMANDS = sorted({command for name in DOCUMENTS if name not in EXECUTED for command in _commands(name)})
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of docs/declaring.md, in a working directory of its own."""
-    working = tmp_path_factory.mktemp("declaring")
+    """The project of docs/declaring.md, in a working directory of its own, beside the one that is deployed."""
+    working = tmp_path_factory.mktemp("declaring") / "edited"
     folder = working / "shop"
-    folder.mkdir()
+    folder.mkdir(parents=True)
+    (working.parent / "deployed").mkdir()
     (sql,), (yaml,) = _blocks(DECLARED, "sql"), _blocks(DECLARED, "yaml")
     (folder / "orders.sql").write_text(sql, "utf-8")
     (folder / "pipeline.yaml").write_text(yaml, "utf-8")
-    for name in ("orders.sql", "tablestore-sink.properties", "mysql-to-kafka.yaml"):  # that pages import
+    for name in (
+        "orders.sql",
+        "tablestore-sink.properties",
+        "mysql-to-kafka.yaml",
+        "job.sql",
+        "orders.jsonl",
+    ):  # that pages name
         (working / name).touch()
     return working
 
 
 def _dummies(text: str) -> dict[str, str]:
-    """Values for the variables of a text; endpoints are addresses where nobody listens."""
+    """Values for the variables of a text; endpoints are addresses where nobody listens, and no secret is one."""
     names = re.findall(r"\$\{(\w+)\}", text)
-    return {name: "http://127.0.0.1:9" if name.endswith("ENDPOINT") else "127.0.0.1:9" for name in names}
+    values = {name: "http://127.0.0.1:9" if name.endswith("ENDPOINT") else "127.0.0.1:9" for name in names}
+    return values | {name: f"dummy-{name.lower()}" for name in names if is_secret_name(name)}
 
 
 @lru_cache(maxsize=1)
@@ -115,6 +124,8 @@ def test_command_exists(command: str, project: Path, monkeypatch: pytest.MonkeyP
             assert words[4] == "upsert_platform.definitions"
         case "cp":
             assert (ROOT / words[1]).is_file()
+        case script if script.startswith("scripts/"):
+            assert (ROOT / script).is_file()
         case _:
             assert words[0] in (*SHELL_WORDS, *OTHER_TOOLS), f"who checks '{command}'?"
             assert not words[0].startswith(".venv") or (BIN / Path(words[0]).name).exists()
@@ -261,8 +272,8 @@ def _texts_of_the_code() -> tuple[str, ...]:
 
 
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", _text("docs/troubleshooting.md"), re.MULTILINE)
-OF_LIBRARIES = ("memory allocation of",)
-"""Printed by the Rust runtime of a library as the process ends."""
+OF_LIBRARIES = ("memory allocation of", "cannot allocate memory for thread-local data")
+"""Printed by the Rust runtime of a library, and by the C library, as the process ends."""
 
 
 @pytest.mark.parametrize("message", [message for message in MESSAGES if message not in OF_LIBRARIES])
@@ -309,7 +320,7 @@ def test_changelog_tells_every_format_and_connector(name: str) -> None:
 
 
 def test_lease_is_as_long_as_told() -> None:
-    from upsert_platform.hops.leased import LEASE
+    from upsert_platform.sync.leased import LEASE
 
     assert f"({LEASE.total_seconds():.0f} seconds, renewed" in _text("docs/guarantees.md")
 

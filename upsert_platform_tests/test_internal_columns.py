@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 import upsert_platform
+from upsert_platform.core.internal_columns import PREFIX, internal, is_internal
 from upsert_platform.declarations.validate import RESERVED_COLUMNS
-from upsert_platform.internal_columns import PREFIX, internal, is_internal
 
 ROOT: Final = Path(upsert_platform.__file__).parent
 NAMED_BY: Final = {
@@ -28,24 +28,27 @@ WITHOUT_DECLARED_COLUMNS: Final = {
     "changelog/refused_files.py": {"at", "batch"},
     "changelog/rows.py": {"key", "value"},
     "changelog/summed_in_tasks.py": {"id", "keys", "told"},
-    "generated/source.py": {"rows_{}"},
+    "datagen/source.py": {"rows_{}"},
     "graph/replay.py": {""},
-    "hops/checkups/lake.py": {"n"},
-    "hops/destination_hop.py": {"deleted", "deletes", "k{}", "met"},
-    "hops/replay_topic.py": {"c{}"},
-    "hops/verify.py": {"count", "found", "k{}", "p{}", "{}{}"},
+    "sync/checkups/lake.py": {"n"},
+    "sync/destination_hop.py": {"deleted", "deletes", "k{}", "met"},
+    "sync/replay_topic.py": {"c{}"},
+    "sync/verify.py": {"count", "found", "k{}", "p{}", "{}{}"},
     "kafka/source/source.py": {"id"},
     "maxcompute/changes.py": {"_change", "_changed_at"},
     "maxcompute/frame_rows.py": {"last", "order", "row", "rows"},
     "maxcompute/lookup.py": {"split"},
     "maxcompute/read_back.py": {"split"},
     "maxcompute/rows.py": {"__operation", "__value_cols"},
+    "mysql/chunk_sums.py": {"hash", "high", "id", "low", "number", "rows", "shown", "total"},
+    "mysql/proof_tasks.py": {"hash", "id", "number", "place", "rows", "shown", "total"},
+    "proofs/database.py": {"absent", "hashes", "last", "number", "prev", "rows", "status", "total", "until"},
     "proofs/proof.py": {"batch"},
-    "queries/accumulators.py": {"{}_nan", "_"},
-    "queries/aggregate.py": {"nan", "value", "value_max", "group"},
-    "queries/exact.py": {"code", "limb", "value"},
-    "queries/runners.py": {"answer"},
-    "queries/tasks.py": {"_"},
+    "engine/accumulators.py": {"{}_nan", "_"},
+    "engine/aggregate.py": {"nan", "value", "value_max", "group"},
+    "engine/exact.py": {"code", "limb", "value"},
+    "engine/runners.py": {"answer"},
+    "engine/tasks.py": {"_"},
     "tablestore/connect/compare.py": {"count", "difference", "key", "status"},
     "tablestore/connect/frame.py": {"batch", "first", "timestamp"},
     "tablestore/connect/reading.py": {"cells"},
@@ -55,7 +58,7 @@ WITHOUT_DECLARED_COLUMNS: Final = {
 """File to names of columns, or fields of structs, without declared ones beside them; of MaxCompute what it reserves."""
 IN_SQL: Final = re.compile(r"\bAS `?(_\w+)|(?<![\w`])`?(_\w+)`? (?:BIGINT|INT|STRING|BOOLEAN|BINARY|TIMESTAMP)\b")
 """A name that a text of Spark SQL, or of Spark's DDL, gives to a column."""
-ELSEWHERE: Final = ("local", "referee", "jvm", "cli", "demo")
+ELSEWHERE: Final = ("local", "referee", "spark", "cli", "demo")
 """Rooms that no row of a user passes through under the names of its columns."""
 
 

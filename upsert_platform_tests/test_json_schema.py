@@ -11,9 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
+from upsert_platform.core.options import option_fields
+from upsert_platform.core.platform_options import PlatformSettings
 from upsert_platform.kafka.options import UpsertKafkaSettings
-from upsert_platform.options import option_fields
-from upsert_platform.platform_options import PlatformSettings
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform_tests.declarations.test_declared_yaml import YAML as DECLARED
 

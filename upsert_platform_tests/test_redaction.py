@@ -12,12 +12,12 @@ from urllib.parse import quote
 import dagster as dg
 import pytest
 
-from upsert_platform import redaction
-from upsert_platform.errors import EndpointError
+from upsert_platform.core import redaction
+from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.redaction import redact, remember_secret, without_credentials
 from upsert_platform.formats.avro.options import AvroConfluentSettings
 from upsert_platform.formats.registered.registry import HttpSchemaRegistry
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.redaction import redact, remember_secret, without_credentials
 from upsert_platform_tests.formats.registered.test_registry import Fake, fake
 
 __all__ = ["fake"]

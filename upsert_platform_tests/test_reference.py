@@ -12,14 +12,14 @@ from rich.console import Console
 
 from upsert_platform.cli import options as cli_options
 from upsert_platform.cli.main import main
+from upsert_platform.core.options import option_fields
+from upsert_platform.datagen.options import DatagenSettings, FakerSettings
 from upsert_platform.declarations import connect_options
 from upsert_platform.formats import FORMATS
-from upsert_platform.generated.options import DatagenSettings, FakerSettings
 from upsert_platform.kafka import properties
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
 from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_MAXSTORAGE
-from upsert_platform.options import option_fields
 from upsert_platform.reference.markdown import markdown, sections
 from upsert_platform.tablestore.options import TablestoreSettings
 
@@ -32,6 +32,12 @@ def _text(name: str) -> str:
 
 def test_reference_file_is_current() -> None:
     assert _text("docs/options.md") == markdown(), "write it anew: python -m upsert_platform.reference.markdown"
+
+
+def test_errors_page_is_current() -> None:
+    from upsert_platform.reference.errors import errors_page
+
+    assert _text("docs/errors.md") == errors_page(), "write it anew: python -m upsert_platform.reference.markdown"
 
 
 MODELS = {

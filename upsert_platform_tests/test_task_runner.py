@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.errors import RecordError, TopicError
-from upsert_platform.jvm.spark_work import SparkWork, WorkCounter
-from upsert_platform.jvm.worker_daemon import MODULES
-from upsert_platform.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
+from upsert_platform.core.errors import RecordError, TopicError
+from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
+from upsert_platform.spark.spark_work import SparkWork, WorkCounter
+from upsert_platform.spark.worker_daemon import MODULES
 
 
 def failing(kind: type[Exception]) -> NoReturn:

@@ -7,11 +7,11 @@ import time
 import pymysql
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.unreachable import reaching, wait_once_for, waiting_once
 from upsert_platform.kafka import endpoint as kafka
 from upsert_platform.local.process import free_port
 from upsert_platform.mysql.connection import Connection, Server
-from upsert_platform.unreachable import reaching, wait_once_for, waiting_once
 
 
 def fail(endpoint: object, text: str) -> str:

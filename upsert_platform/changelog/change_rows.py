@@ -9,7 +9,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows
 from upsert_platform.changelog.declared_values import cut_keys, with_declared_keys
 from upsert_platform.changelog.rows import ORDER
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.live_files import LiveFile
     from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.changelog.tables import TableLocation
-    from upsert_platform.model import Table
+    from upsert_platform.core.model import Table
 
 _UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 """Types whose equal values may differ in their bytes: zeros, NaN, entries of maps."""

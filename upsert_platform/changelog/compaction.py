@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, read_rows, write_rows
 from upsert_platform.changelog.latest import last_rows
+from upsert_platform.changelog.quarantine import quarantined_places
 from upsert_platform.changelog.store import ChangelogStore, LiveFile
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto
-from upsert_platform.errors import ChangelogError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.internal_columns import internal
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -187,7 +188,7 @@ def reduce_history(
     # A tombstone that is dropped leaves no older row of its key: spans end where tombstones are kept.
     changes = changes.withColumn(_SPAN, _span_of(rows.BATCH, {end for end in applied if end >= floor}))
     key = [*store.table.primary_key, _SPAN]
-    quarantines = bool(store.quarantined_places().num_rows)
+    quarantines = bool(quarantined_places(store).num_rows)
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
     count = sum(item.rows or 0 for item in found)
     latest = last_rows(changes, key=key, count=count, of_partitions=quarantines)
@@ -231,7 +232,7 @@ def _replace(
 def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
     """The batch up to which tombstones are not needed any more. No JVM."""
     # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
-    return 0 if store.quarantined_places().num_rows else applied_everywhere
+    return 0 if quarantined_places(store).num_rows else applied_everywhere
 
 
 def _reducible(head: int, upto: int | None) -> int:

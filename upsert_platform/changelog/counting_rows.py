@@ -18,7 +18,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.row_hashes import hash_rows, mix
 from upsert_platform.changelog.rows import PARTITIONS_MET
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.internal_columns import internal
 
 _FEW: Final = 0.25
 """Part of the rows that may belong to keys which come more than once: these rows are reduced by every task."""

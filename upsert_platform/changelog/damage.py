@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
 
 RESTORE: Final = (
     "restore it from a copy of the lake; without one, 'upsert-platform reset TABLE --drop-target' of its table and the"

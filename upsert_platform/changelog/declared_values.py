@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.model import Table
-from upsert_platform.types import LogicalType, TypeName, arrow_type, quote_name
+from upsert_platform.core.model import Table
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type, quote_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

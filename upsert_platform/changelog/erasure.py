@@ -19,8 +19,8 @@ from upsert_platform.changelog.data_files import read_rows, write_rows
 from upsert_platform.changelog.declared_values import with_declared_keys
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
-from upsert_platform.errors import ChangelogError
-from upsert_platform.types import LogicalType
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.types import LogicalType
 
 if TYPE_CHECKING:
     import pyarrow as pa

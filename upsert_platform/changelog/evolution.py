@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.head import KEY_PROPERTY
-from upsert_platform.errors import ChangelogError
-from upsert_platform.model import Table
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.model import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa

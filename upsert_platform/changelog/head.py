@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from upsert_platform.changelog.path_segment import path_segment
 from upsert_platform.changelog.tables import StorageOptions, TableLocation, is_uri, local_path
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 HOME_VARIABLE: Final = "UPSERT_PLATFORM_HOME"
 PROJECT_VARIABLE: Final = "UPSERT_PLATFORM_PROJECT"

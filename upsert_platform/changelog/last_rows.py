@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.changelog.rows import BETWEEN_PARTITIONS, IN_PARTITION, PARTITIONS_MET, PLACE
-from upsert_platform.destination import OPERATION, OPERATION_DELETE
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
 
 
 class Chosen(NamedTuple):

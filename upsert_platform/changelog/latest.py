@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.rows import ORDER, PARTITIONS_MET
-from upsert_platform.destination import OPERATION
-from upsert_platform.internal_columns import internal
-from upsert_platform.types import quote_name
+from upsert_platform.core.destination import OPERATION
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.types import quote_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

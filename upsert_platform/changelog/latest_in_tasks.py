@@ -18,8 +18,8 @@ from upsert_platform.changelog.change_rows import can_be_told_apart, change_batc
 from upsert_platform.changelog.latest import SEQUENCE, latest_per_key
 from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.model import Table
-from upsert_platform.types import quote_name, spark_type
+from upsert_platform.core.model import Table
+from upsert_platform.core.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

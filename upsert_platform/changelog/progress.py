@@ -31,7 +31,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class WriteProgress:
-    """Implements `upsert_platform.destination.Progress`.
+    """Implements `upsert_platform.core.destination.Progress`.
 
     Args:
         location: of the Delta table beside which counts are kept.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.live_files import rows_of
 from upsert_platform.changelog.parquet_files import open_parquet
-from upsert_platform.masking import Mask
+from upsert_platform.core.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,18 +78,20 @@ def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
     Args:
         mask: of its table: reasons repeat parts of records.
     """
-    waiting = store.quarantined_count()
+    waiting = quarantined_count(store)
     head = store.head() if waiting else None
     if head is None:
         return None
     accounts = store.accounts(after=0, upto=head.batch)
     if any(item.kept > item.tombstones for ranges in accounts.values() for item in ranges):
         return None
-    (first,) = store.quarantined(limit=1).column(rows.REASON).to_pylist()
+    (first,) = quarantined_records(store, limit=1).column(rows.REASON).to_pylist()
     return NothingDecoded(waiting, mask.reason(first or ""))
 
 
-def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
+def quarantined_places(
+    store: ChangelogStore, *, after: int = 0, upto: int | None = None, with_discarded: bool = False
+) -> pa.Table:
     """Return the places (`_topic`, `_partition`, `_offset`) of quarantined records that were neither replayed nor
     discarded.
 
@@ -111,6 +113,11 @@ def places(store: ChangelogStore, *, after: int = 0, upto: int | None = None, wi
     return found.sort_by([(name, "ascending") for name in PLACE])
 
 
+def quarantined_count(store: ChangelogStore) -> int:
+    """Return the number of quarantined records that were neither replayed nor discarded. No JVM."""
+    return quarantined_places(store).num_rows
+
+
 def discarded(store: ChangelogStore) -> list[tuple[Place, Discard]]:
     """The records that were discarded, and that no replay of their topic brought back, each with who said so."""
     marks = store.read_arrow((*PLACE, rows.REASON), kind=rows.KIND_REPLAYED, after=0, upto=None)
@@ -120,7 +127,7 @@ def discarded(store: ChangelogStore) -> list[tuple[Place, Discard]]:
     return sorted(found.items(), key=lambda item: item[0])
 
 
-def records(
+def quarantined_records(
     store: ChangelogStore,
     *,
     after: int = 0,
@@ -137,7 +144,7 @@ def records(
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    chosen = store.quarantined_places(after=after, upto=upto)
+    chosen = quarantined_places(store, after=after, upto=upto)
     if places is not None:
         chosen = chosen.filter(pa.array([place in places for place in _places_of(chosen)], pa.bool_()))
     chosen = chosen if limit is None else chosen.slice(0, limit)

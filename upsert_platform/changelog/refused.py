@@ -11,10 +11,10 @@ from upsert_platform.changelog import refused_files
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.progress import FOLDER, remove_counts
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
-from upsert_platform.destination import BatchSpan, KeepsFiles, Progress, RefusedFile, RefusedRow
-from upsert_platform.internal_columns import internal
-from upsert_platform.model import Column
-from upsert_platform.types import quote_name, spark_type
+from upsert_platform.core.destination import BatchSpan, KeepsFiles, Progress, RefusedFile, RefusedRow
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.model import Column
+from upsert_platform.core.types import quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -200,7 +200,7 @@ class _InStore(KeepsFiles):
 
 
 class RefusedOfSpan(_InStore):
-    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`."""
+    """Implements `upsert_platform.core.destination.KeepRefused` and `upsert_platform.core.destination.KeepsFiles`."""
 
     def __init__(self, store: RefusedStore, span: BatchSpan, failed: Sequence[str], progress: Progress | None) -> None:
         super().__init__(store, span.upto, progress)
@@ -219,7 +219,7 @@ class RefusedOfSpan(_InStore):
 
 
 class RefusedAgain(_InStore):
-    """Implements `upsert_platform.destination.KeepRefused` and `upsert_platform.destination.KeepsFiles`.
+    """Implements `upsert_platform.core.destination.KeepRefused` and `upsert_platform.core.destination.KeepsFiles`.
 
     Attributes:
         keys: of the rows that were kept so far.

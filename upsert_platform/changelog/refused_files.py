@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.changelog.tables import TableLocation, file_system
-from upsert_platform.destination import RefusedRow
+from upsert_platform.core.destination import RefusedRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,7 +52,7 @@ def record_batch(refused: Sequence[RefusedRow], batch: int) -> pa.RecordBatch:
 
 
 class _RefusedFile:
-    """Implements `upsert_platform.destination.RefusedFile`; makes its file with the first row group."""
+    """Implements `upsert_platform.core.destination.RefusedFile`; makes its file with the first row group."""
 
     def __init__(self, location: TableLocation, batch: int) -> None:
         self._location = location

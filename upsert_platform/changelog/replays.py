@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.latest import COMMITTED_IN
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.internal_columns import internal
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.internal_columns import internal
-from upsert_platform.model import Column, ColumnKind, Table
-from upsert_platform.types import arrow_type, quote_name, spark_type
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.model import Column, ColumnKind, Table
+from upsert_platform.core.types import arrow_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.changelog import quarantine, rows
+from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import DataFile, read_files, write_frame
@@ -40,8 +40,8 @@ from upsert_platform.changelog.head import (
 from upsert_platform.changelog.kept_table import KeptTable
 from upsert_platform.changelog.live_files import LiveFile, live_dataset, live_files, read_kind
 from upsert_platform.changelog.tables import TableLocation, create_table, creation_lock, open_table
-from upsert_platform.errors import ChangelogError
-from upsert_platform.model import Table
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.model import Table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -407,25 +407,6 @@ class ChangelogStore:
         for batch, text in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True):
             result.setdefault(batch, []).append(RangeAccount.from_json(text))
         return result
-
-    def quarantined_places(self, *, after: int = 0, upto: int | None = None, with_discarded: bool = False) -> pa.Table:
-        """Return the places of quarantined records not replayed yet. See `upsert_platform.changelog.quarantine`."""
-        return quarantine.places(self, after=after, upto=upto, with_discarded=with_discarded)
-
-    def quarantined_count(self) -> int:
-        """Return the number of quarantined records that were neither replayed nor discarded. No JVM."""
-        return self.quarantined_places().num_rows
-
-    def quarantined(
-        self,
-        *,
-        after: int = 0,
-        upto: int | None = None,
-        limit: int | None = None,
-        places: Collection[tuple[str, int, int]] | None = None,
-    ) -> pa.Table:
-        """Quarantined records that were not replayed. See `upsert_platform.changelog.quarantine`."""
-        return quarantine.records(self, after=after, upto=upto, limit=limit, places=places)
 
     def read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> pa.Table:
         """Columns of the rows of a kind in the batches after `after` and up to `upto`. No JVM."""

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_hashes import mix
 from upsert_platform.changelog.row_sums import Hashes, RowSums, row_hashes
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
 
 Batches = Iterator[pa.RecordBatch]
 Task = Callable[[Batches], Batches]

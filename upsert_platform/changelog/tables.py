@@ -19,8 +19,8 @@ from pydantic import SecretStr
 
 from upsert_platform.changelog.damage import RESTORE, naming
 from upsert_platform.changelog.path_segment import other_case
-from upsert_platform.errors import ChangelogError
-from upsert_platform.redaction import remember_settings
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.redaction import remember_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa

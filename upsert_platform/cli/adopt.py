@@ -15,7 +15,7 @@ from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.prove import print_proof, told_proof
 from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.proofs.adopt import Adoption
@@ -53,12 +53,12 @@ def adopt(
     differs at that offset is left alone, unless --repair is given. Ends with 0 if TABLE is equal at last, 3 if it
     differs, 1 after an error.
     """
+    from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.hops.binding import bind, load
     from upsert_platform.proofs.adopt import adopt as adopt_table
 
     at = _stated(from_offsets, from_group, from_time, latest=from_latest)
-    binding = bind(*load(project))
+    binding = project_binding(project)
     if table not in binding.targets:
         known = ", ".join(sorted(binding.targets)) or "none"
         raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.names import complete_tables
-from upsert_platform.wording import counted
+from upsert_platform.cli.names import check_written, complete_tables
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.audit import Audit
+    from upsert_platform.sync.audit import Audit
 
 _TOLD = (
     ("missing", "missing"),
@@ -39,14 +39,15 @@ def audit(table: str, project: Path | None, limit: int, *, as_json: bool) -> Non
     reads the whole table with the vendor's client, and compares them row by row. It evaluates inserts of columns as
     they are, with comparisons of columns with constants; an insert that computes more is refused, not guessed.
     """
-    from upsert_platform.hops.audit import audit as run_audit
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.cli.location import project_binding
     from upsert_platform.referee.errors import RefereeError
+    from upsert_platform.sync.audit import audit as run_audit
 
-    binding = bind(*load(project))
-    if table not in binding.targets:
-        known = ", ".join(sorted(binding.targets)) or "none"
-        raise click.BadParameter(f"no insert writes table '{table}'; written are: {known}")
+    binding = project_binding(project)
+    try:
+        check_written(binding, table)
+    except click.ClickException as error:  # 1 is the end of an audit that finds differences
+        raise click.BadParameter(error.message) from None
     try:
         found = run_audit(binding.targets[table], lake.default_lake())
     except RefereeError as error:

@@ -14,12 +14,11 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.text import console_for, printable
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.discovery.discover import Discovery
     from upsert_platform.discovery.targets import Destination
-    from upsert_platform.formats.registered.registry import SchemaRegistry
     from upsert_platform.kafka.endpoint import KafkaEndpoint
 
 _SERVERS: Final = "UPSERT_KAFKA_BOOTSTRAP_SERVERS"
@@ -65,6 +64,7 @@ def discover(
 
     Ends with 1 if no topic is found, or every file is there already.
     """
+    from upsert_platform.discovery.declare_matching import registry_at
     from upsert_platform.discovery.discover import discover_topic, matching
     from upsert_platform.discovery.sample import sample_topic, topics_of
     from upsert_platform.discovery.table import Cluster
@@ -81,7 +81,7 @@ def discover(
     if not wanted:
         what = f"no topic matches '{pattern}'" if pattern else "there is no topic"
         raise click.ClickException(f"{what} on {endpoint.servers}; name other brokers with --bootstrap-servers")
-    asked = _registry_at(_value(registry)) if registry else None
+    asked = registry_at(_value(registry)) if registry else None
     found: list[Discovery] = []
     for topic in wanted:
         sample = sample_topic(endpoint, topic)
@@ -143,22 +143,6 @@ def _endpoint(servers: str, properties: Mapping[str, str]) -> KafkaEndpoint:
     return KafkaEndpoint(servers, found)
 
 
-def _registry_at(url: str) -> SchemaRegistry:
-    from upsert_platform.errors import DeclarationError, SourceLocation
-    from upsert_platform.formats.avro.options import AvroConfluentSettings
-    from upsert_platform.formats.registered.registry import HttpSchemaRegistry
-    from upsert_platform.model import Options
-    from upsert_platform.options import read_settings
-
-    options = Options({"avro-confluent.url": url})
-    settings, problems = read_settings(
-        AvroConfluentSettings, options, subject="--registry", location=SourceLocation("--registry")
-    )
-    if settings is None:
-        raise DeclarationError(problems)
-    return HttpSchemaRegistry(settings)
-
-
 def _write(found: Sequence[Discovery], folder: Path, *, quiet: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
@@ -179,8 +163,7 @@ def _write(found: Sequence[Discovery], folder: Path, *, quiet: bool) -> None:
     if not written:
         sys.exit(1)
     if not quiet:
-        click.echo(f"next: export {lake.PROJECT_VARIABLE}={shlex.quote(str(folder.absolute()))}")
-        click.echo("then: upsert-platform sync")
+        click.echo(f"next: upsert-platform sync --project {shlex.quote(str(folder))}")
 
 
 def _show(found: Sequence[Discovery], destinations: Sequence[str]) -> None:

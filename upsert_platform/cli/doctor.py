@@ -13,11 +13,11 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.text import printable
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.binding import Binding
-    from upsert_platform.hops.checkups.finding import Check, Finding
+    from upsert_platform.sync.binding import Binding
+    from upsert_platform.sync.checkups.finding import Check, Finding
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "fault": "bold red"}
 
@@ -36,14 +36,14 @@ def doctor(project: Path | None, timeout: float, *, as_json: bool) -> None:
     whether it can be written, and whether of several commits of one version just one is made. All at once; nothing
     stays behind. Ends with 1 if there is a fault; a warning is none.
     """
-    from upsert_platform.errors import DeclarationError
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.checkups.finding import Finding, State, run_checks
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.core.errors import DeclarationError
+    from upsert_platform.sync.checkups.finding import Finding, State, run_checks
 
     found: list[Finding] = []
     binding = None
     try:
-        binding = bind(*load(project))
+        binding = project_binding(project)
     except DeclarationError as error:
         found += [
             Finding("project", str(problem.location or "?"), State.FAULT, problem.message) for problem in error.problems
@@ -67,12 +67,12 @@ def _declared(binding: Binding) -> str:
 
 
 def _checks(binding: Binding | None) -> list[Check]:
-    from upsert_platform.hops.checkups.databases import database_checks
-    from upsert_platform.hops.checkups.finding import Check
-    from upsert_platform.hops.checkups.kafka import client_check, kafka_checks
-    from upsert_platform.hops.checkups.lake import changelog_checks, lake_check
-    from upsert_platform.hops.checkups.machine import machine_checks
-    from upsert_platform.hops.checkups.stores import endpoints, store_checks
+    from upsert_platform.sync.checkups.databases import database_checks
+    from upsert_platform.sync.checkups.finding import Check
+    from upsert_platform.sync.checkups.kafka import client_check, kafka_checks
+    from upsert_platform.sync.checkups.lake import changelog_checks, lake_check
+    from upsert_platform.sync.checkups.machine import machine_checks
+    from upsert_platform.sync.checkups.stores import endpoints, store_checks
 
     addresses = endpoints(binding) if binding is not None else {}
     checks = [
@@ -93,16 +93,16 @@ def _checks(binding: Binding | None) -> list[Check]:
 
 
 def _java() -> Iterator[Finding]:
-    from upsert_platform.hops.checkups.finding import Finding, State
-    from upsert_platform.jvm.jars import java
+    from upsert_platform.spark.jars import java
+    from upsert_platform.sync.checkups.finding import Finding, State
 
     yield Finding("java", str(java()), State.OK, "is new enough for Spark")
 
 
 def _spark() -> Iterator[Finding]:
-    from upsert_platform.hops.checkups.finding import Finding, State
-    from upsert_platform.jvm.placement import problems_of
-    from upsert_platform.jvm.profiles import spark_place
+    from upsert_platform.spark.placement import problems_of
+    from upsert_platform.spark.profiles import spark_place
+    from upsert_platform.sync.checkups.finding import Finding, State
 
     place = spark_place()
     wrong = list(problems_of(place, lake=lake.home()))

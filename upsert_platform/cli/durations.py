@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from upsert_platform.options import parse_duration
+from upsert_platform.core.options import parse_duration
 
 
 class Seconds(click.ParamType):

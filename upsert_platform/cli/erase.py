@@ -13,10 +13,10 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_topics
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.erase import Erased, Erasure, Held
+    from upsert_platform.sync.erase import Erased, Erasure, Held
 
 
 @click.command(short_help="Erase a key from tables and lake, history included.")
@@ -48,13 +48,13 @@ def erase(
     Run it again after it was stopped. Ends with 0 if nothing of the key is left, which it also tells of a key that
     nothing held, with 3 if something is left, and with 1 after an error.
     """
+    from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.erase import Erasure
-    from upsert_platform.hops.erased_key import erasable_source, parsed_key
-    from upsert_platform.hops.erasures import record_erasure
+    from upsert_platform.sync.erase import Erasure
+    from upsert_platform.sync.erased_key import erasable_source, parsed_key
+    from upsert_platform.sync.erasures import record_erasure
 
-    binding, where = bind(*load(project)), lake.default_lake()
+    binding, where = project_binding(project), lake.default_lake()
     values = parsed_key(key, erasable_source(binding, table).kafka)
     erasure = Erasure(binding, where, table, values, leave=leave)
     if dry_run:

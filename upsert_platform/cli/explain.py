@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from upsert_platform.model import Insert
+    from upsert_platform.core.model import Insert
 
 
 @click.command(short_help="Show how the statements of a project are carried out.")
@@ -21,23 +21,29 @@ def explain(file: Path | None, *, as_json: bool) -> None:
     """Show what each INSERT INTO reads, computes and remembers, as a tree; for queries, how large their state is.
 
     FILE is a project folder, or a file of one: then only its statements are shown. If left out, the project is
-    UPSERT_PLATFORM_PROJECT, or the demo that ships with the package. Opens no connection and starts no JVM, so
+    UPSERT_PLATFORM_PROJECT, every project of the code location that this folder's pyproject.toml declares, or the
+    demo that ships with the package. Opens no connection and starts no JVM, so
     variables of endpoints and logins need not be set.
     """
     from upsert_platform.changelog import lake
-    from upsert_platform.errors import DeclarationError, UpsertPlatformError
-    from upsert_platform.hops.binding import bind, load, query_store
-    from upsert_platform.hops.stand_ins import unset_value, without_places
-    from upsert_platform.queries.explain import explain_plan, explain_state
+    from upsert_platform.cli.location import located_projects
+    from upsert_platform.core.error_catalogue import shown
+    from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
+    from upsert_platform.engine.explain import explain_plan, explain_state
+    from upsert_platform.sync.binding import query_store
+    from upsert_platform.sync.located import joined
+    from upsert_platform.sync.stand_ins import unset_value, without_places
 
-    folder = lake.project_path() if file is None else file if file.is_dir() else file.parent
-    declared, problems = load(folder, unset=unset_value)
+    bindings = []
     try:
-        binding = bind(without_places(declared), problems)
+        for project in located_projects(file if file is None or file.is_dir() else file.parent):
+            declared, problems = project.load(unset=unset_value)
+            bindings.append(project.bind(without_places(declared), problems))
+        binding = joined(bindings)
     except DeclarationError as error:
-        click.echo(str(error), err=True)
+        click.echo(shown(error), err=True)
         sys.exit(1)
-    for insert in declared.inserts:
+    for insert in binding.project.inserts:
         if file is not None and file.is_file() and Path(insert.location.file).name != file.name:
             continue
         target = binding.targets[insert.target]

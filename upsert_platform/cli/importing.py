@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.text import problem_data
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
+
+if TYPE_CHECKING:
+    from upsert_platform.declarations.local_tables import LocalOptions
 
 
 @click.command(name="import", short_help="Take files of other platforms into a project.")
@@ -18,30 +24,38 @@ from upsert_platform.wording import counted
 @click.option(
     "--into", "folder", required=True, type=click.Path(path_type=Path, file_okay=False), help="Folder of the project."
 )
+@click.option("--local", is_flag=True, help="Try a Flink job here: start local servers, and put its tables on them.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-def import_files(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> None:
+def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json: bool) -> None:
     """Take FILES of other platforms into the project folder DIR, and tell what changes.
 
     FILES are Flink SQL (.sql), configurations of the Tablestore sink connector for Kafka Connect (.properties, .json)
     and ingestion pipelines (.yaml). Secrets become variables, whose values are not written anywhere; so does what a
     configuration provider of Kafka Connect would have put in. Then the project is checked with those values, and told
     is what does not mean here what it meant there. Nothing is overwritten. Ends with 1 if the project has an error.
+
+    With --local the addresses of tables become those of servers of this machine, which are started, and their logins
+    are left out: import the job again, into another folder, for its own cluster.
     """
+    from upsert_platform.cli.project import start_named_servers
+    from upsert_platform.core.errors import DeclarationError
     from upsert_platform.declarations.importing import plan_import, write_import
     from upsert_platform.declarations.project import load_project
-    from upsert_platform.errors import DeclarationError
-    from upsert_platform.hops.binding import bind
-    from upsert_platform.hops.connectors import CONNECTORS
+    from upsert_platform.sync.binding import bind
+    from upsert_platform.sync.connectors import CONNECTORS
 
-    plan = plan_import(files, folder)
+    plan = plan_import(files, folder, local_options() if local else None)
     written = list(zip(plan.files, write_import(plan, folder), strict=True))
     for item, path in written if not as_json else ():
         click.echo(f"wrote {path}: {item.kind}")
         for moved in item.moved:
             why = "a configuration provider's" if moved.provided else "a secret"
             click.echo(f"  line {moved.line}: '{moved.option}' is now ${{{moved.variable}}} ({why})")
+        for line, change in item.changed:
+            click.echo(f"  line {line}: {change}")
         for line, statement in item.silenced:
             click.echo(f"  line {line}: {statement} is a comment now: state keeps all that results follow from")
+    started = start_named_servers(folder) if local else []
     values = {**lake.local_variables(lake.home()), **plan.values}
     project, problems = load_project(folder, values, connectors=CONNECTORS)
     failed = False
@@ -69,3 +83,25 @@ def import_files(files: tuple[Path, ...], folder: Path, *, as_json: bool) -> Non
     click.echo(f"{tables}, {counted(len(project.inserts), 'insert')}: {counted(errors, 'error')}")
     if failed:
         sys.exit(1)
+    if started:
+        click.echo(f"local {' and '.join(started)} up until 'upsert-platform local down'")
+    place = shlex.quote(str(folder))
+    click.echo(
+        f"next: upsert-platform {f'send TABLE FILE --create-topic --project {place}' if local else f'explain {place}'}"
+    )
+
+
+def local_options() -> Mapping[str, LocalOptions]:
+    """Return how tables of each connector reach servers of this machine."""
+    from upsert_platform.core.connector import Writable
+    from upsert_platform.declarations.local_tables import LocalOptions
+    from upsert_platform.sync.connectors import CONNECTORS
+    from upsert_platform.sync.endpoints import ENDPOINT_VALUES
+
+    found = {}
+    for name, connector in CONNECTORS.items():
+        values = ENDPOINT_VALUES.get(connector.endpoint, ())
+        if values:
+            variables = {item.option: item.variable for item in values}
+            found[name] = LocalOptions(variables, isinstance(connector, Writable) and not connector.has_topics)
+    return found

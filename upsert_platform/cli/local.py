@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from upsert_platform.core.packages import missing_package
 from upsert_platform.local import supervisor
 from upsert_platform.local.services import DEFAULT_SERVICES, MYSQL, MYSQL_SERVERS, SERVICES
 
@@ -37,7 +38,7 @@ def _names(context: click.Context, parameter: click.Parameter, text: str) -> tup
 
 @click.group(short_help="Servers on this machine to develop against.")
 def local() -> None:
-    """Kafka, Tablestore, MaxCompute, schema registry and MariaDB or MySQL servers on this machine."""
+    """Kafka, Tablestore, MaxCompute, schema registry, MariaDB or MySQL, and PostgreSQL servers on this machine."""
 
 
 @local.command(short_help="Start the servers that do not run yet.")
@@ -49,6 +50,7 @@ def local() -> None:
 @click.option("--maxcompute-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--registry-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option("--mysql-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
+@click.option("--postgres-port", type=click.IntRange(1, 65535), help="[default: the last one, or a free one]")
 @click.option(
     "--server",
     type=click.Choice(MYSQL_SERVERS),
@@ -66,6 +68,9 @@ def up(
     directory = data or supervisor.default_directory()
     if server is not None and MYSQL not in only:
         raise click.UsageError("--server names a server of mysql, which is not to come up; add mysql to --only")
+    for name in only:
+        if name != MYSQL and (told := missing_package(name)):  # the local server reads the vendor's messages with it
+            raise click.ClickException(f"{name}: {told}, or leave it out with --only")
     servers = {} if server is None else {MYSQL: server}
     named = {name.removesuffix("_port"): port for name, port in ports.items() if port is not None}
     starting: set[str] = set()

@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.cli.next_step import next_step
+from upsert_platform.core.errors import UpsertPlatformError
 
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
 _COMMANDS: Mapping[str, str] = {
@@ -21,6 +22,7 @@ _COMMANDS: Mapping[str, str] = {
     "doctor": "upsert_platform.cli.doctor:doctor",
     "erase": "upsert_platform.cli.erase:erase",
     "explain": "upsert_platform.cli.explain:explain",
+    "explain-error": "upsert_platform.cli.explain_error:explain_error",
     "import": "upsert_platform.cli.importing:import_files",
     "init": "upsert_platform.cli.init:init",
     "local": "upsert_platform.cli.local:local",
@@ -28,6 +30,7 @@ _COMMANDS: Mapping[str, str] = {
     "package": "upsert_platform.cli.package:package",
     "pause": "upsert_platform.cli.pause:pause",
     "peek": "upsert_platform.cli.peek:peek",
+    "plan": "upsert_platform.cli.plan:plan",
     "prove": "upsert_platform.cli.prove:prove",
     "query": "upsert_platform.cli.query:query",
     "quarantine": "upsert_platform.cli.quarantine:quarantine",
@@ -77,7 +80,17 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (UpsertPlatformError, ServerError) as error:  # made for users: a trace would add nothing
-            raise click.ClickException(str(error)) from error
+            from upsert_platform.core.error_catalogue import identified
+
+            command = next_step(error)
+            text = identified(error)
+            raise click.ClickException(f"{text}\nnext: {command}" if command else text) from error
+        except click.ClickException as error:
+            if type(error) is not click.ClickException:
+                raise  # click shows the usage with it
+            from upsert_platform.core.error_catalogue import identified
+
+            raise click.ClickException(identified(error)) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -24,7 +24,7 @@ class _SectionName(click.ParamType):
     name = "name"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        from upsert_platform.options import nearest
+        from upsert_platform.core.options import nearest
         from upsert_platform.reference.markdown import sections
 
         lowered = value.strip().lower()

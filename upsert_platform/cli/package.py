@@ -18,8 +18,8 @@ def package(archive: Path) -> None:
     here. Spark is told of it by the setting that is printed. Executors need the same distribution of Linux, or a newer
     release of it, and the same processor.
     """
-    from upsert_platform.jvm.packed_environment import pack_environment
-    from upsert_platform.jvm.profiles import ENVIRONMENT
+    from upsert_platform.spark.packed_environment import pack_environment
+    from upsert_platform.spark.profiles import ENVIRONMENT
 
     packed = pack_environment(archive)
     click.echo(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.names import check_written, complete_tables
 
 _project = click.option(
     "--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project."
@@ -43,9 +43,7 @@ def resume(table: str, project: Path | None) -> None:
 
 
 def _check(table: str, project: Path | None) -> None:
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.cli.location import project_binding
 
-    binding = bind(*load(project))
-    if table not in binding.targets:
-        known = ", ".join(sorted(binding.targets)) or "none"
-        raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")
+    binding = project_binding(project)
+    check_written(binding, table)

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from upsert_platform.changelog import lake, rows
 from upsert_platform.cli.names import complete_nodes
-from upsert_platform.cli.text import console_for, printable
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
+from upsert_platform.cli.text import print_rows, printable
 
 _SHORT: Final = ("place", rows.TIMESTAMP, rows.KIND, rows.BATCH)
 """Columns whose values are never folded."""
@@ -34,10 +30,10 @@ def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
     alone: then the topic is meant before the table. Records that cannot be decoded are shown with the reason. Reads
     with the systems' own clients, starts no Spark, and keeps no position. What --json prints of a topic, 'send' takes.
     """
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.peek import peek as look
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.sync.peek import peek as look
 
-    found = look(bind(*load(project)), node, limit=limit, lake=lake.default_lake())
+    found = look(project_binding(project), node, limit=limit, lake=lake.default_lake())
     if as_json:
         for text in found.texts:
             click.echo(text)
@@ -55,7 +51,7 @@ def _print(node: str, about: str, shown: Sequence[dict[str, Any]]) -> None:
         console.print("no row")
         return
     broken = [row for row in shown if row.get(rows.KIND) == rows.KIND_QUARANTINED]
-    _print_rows(console, [row for row in shown if row.get(rows.KIND) != rows.KIND_QUARANTINED])
+    _print_rows([row for row in shown if row.get(rows.KIND) != rows.KIND_QUARANTINED])
     for row in broken:
         place = f"{row.get(rows.TOPIC)}-{row.get(rows.PARTITION)}@{row.get(rows.OFFSET)}"
         console.print(Text.assemble((place, "bold"), " cannot be read: ", printable(str(row.get(rows.REASON)))))
@@ -66,7 +62,7 @@ def _print(node: str, about: str, shown: Sequence[dict[str, Any]]) -> None:
             console.print(text, soft_wrap=True)
 
 
-def _print_rows(console: Console, shown: Sequence[dict[str, Any]]) -> None:
+def _print_rows(shown: Sequence[dict[str, Any]]) -> None:
     from rich.table import Table
 
     if not shown:
@@ -78,7 +74,7 @@ def _print_rows(console: Console, shown: Sequence[dict[str, Any]]) -> None:
         table.add_column(printable(name), overflow="fold", no_wrap=name in _SHORT)
     for row in shown:
         table.add_row(*(_cell(row, name) for name in names))
-    console_for(table).print(table)
+    print_rows(table)
 
 
 def _placed(shown: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -11,17 +11,25 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.durations import Seconds
-from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.names import check_written, complete_tables
 from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
+    from upsert_platform.proofs.database import DatabaseProof
     from upsert_platform.proofs.proof import Proof
+    from upsert_platform.sync.binding import Target
 
 
 @click.command(short_help="Prove that a table equals its topics, whoever wrote it.")
 @click.argument("table", shell_complete=complete_tables)
+@click.option(
+    "--source",
+    type=click.Choice(["topic", "database"]),
+    help="Compare with the topics, or with the table of MySQL or MariaDB that TABLE follows. Left out: what it is"
+    " written from.",
+)
 @click.option(
     "--at",
     "stated",
@@ -37,27 +45,55 @@ if TYPE_CHECKING:
     show_default=True,
     help="Look again at rows that differ for so long, while the table is written.",
 )
+@click.option(
+    "--max-load",
+    type=click.IntRange(1),
+    metavar="THREADS",
+    help="With --source database: wait while more threads of the server run (Threads_running).",
+)
+@click.option(
+    "--max-lag",
+    type=Seconds(zero=True),
+    help="With --source database: wait while the server, if it is a replica, is further behind.",
+)
+@click.option("--resume", is_flag=True, help="With --source database: go on where a killed proof has stopped.")
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
 @click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-def prove(table: str, stated: str | None, settle: float, examples: int, project: Path | None, *, as_json: bool) -> None:
+def prove(
+    table: str,
+    source: str | None,
+    stated: str | None,
+    settle: float,
+    max_load: int | None,
+    max_lag: float | None,
+    examples: int,
+    project: Path | None,
+    *,
+    resume: bool,
+    as_json: bool,
+) -> None:
     """Prove that TABLE, which an insert writes, equals its topics up to a stated end; write nothing.
 
     The topics are read anew, whatever the lake holds, and every row of the table is compared. The table may have been
     filled by anybody: it needs no control record of the platform. Rows that differ are looked at again while the table
-    is written. Does what the job 'prove' does, without Dagster. Ends with 0 if they are equal, 3 if they differ, 1
-    after an error.
+    is written. With --source database the table is compared with the one of MySQL or MariaDB that it follows. Does what
+    the job 'prove' does, without Dagster. Ends with 0 if they are equal, 3 if they differ, 1 after an error.
     """
+    from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.proofs.database import follows_database
     from upsert_platform.proofs.ends import At
     from upsert_platform.proofs.proof import prove as prove_table
 
+    binding = project_binding(project)
+    check_written(binding, table)
+    source = source or ("database" if follows_database(binding.targets[table]) else "topic")
+    _refuse_others(source, stated=stated, database=(max_load is not None, max_lag is not None, resume))
     at = None if stated is None else At.parse(stated)
-    binding = bind(*load(project))
-    if table not in binding.targets:
-        known = ", ".join(sorted(binding.targets)) or "none"
-        raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")
+    if source == "database":
+        _prove_database(binding.targets[table], max_load, max_lag, resume=resume, examples=examples, as_json=as_json)
+        return
     with spark_session(f"proving {table}") as (spark, tell):
         proof = prove_table(
             spark,
@@ -75,6 +111,68 @@ def prove(table: str, stated: str | None, settle: float, examples: int, project:
         print_proof(proof)
     if not proof.equal:
         sys.exit(DIFFERS)
+
+
+def _refuse_others(source: str, *, stated: str | None, database: tuple[bool, bool, bool]) -> None:
+    if source == "database" and stated is not None:
+        raise click.UsageError("--at states an end of topics; a database is compared as it is: leave --at out")
+    given = [name for name, is_given in zip(("--max-load", "--max-lag", "--resume"), database, strict=True) if is_given]
+    if source == "topic" and given:
+        raise click.UsageError(f"{given[0]} is of a database: add --source database, or leave it out")
+
+
+def _prove_database(
+    target: Target, max_load: int | None, max_lag: float | None, *, resume: bool, examples: int, as_json: bool
+) -> None:
+    """Prove a table against its database, print the proof, and end with 3 where rows differ."""
+    from upsert_platform.cli.session import spark_session
+    from upsert_platform.proofs.database import prove_database
+
+    with spark_session(f"proving {target.table.name}") as (spark, tell):
+        proof = prove_database(
+            spark,
+            target,
+            lake.default_lake(),
+            max_threads=max_load,
+            max_lag=max_lag,
+            resume=resume,
+            examples=examples,
+            tell=(lambda message: None) if as_json else tell,
+        )
+    if as_json:
+        click.echo(json.dumps(told_database_proof(proof), ensure_ascii=False))
+    else:
+        differs = f"{proof.missing} missing, {proof.extra} extra, {proof.stale} stale"
+        click.echo(
+            f"{proof.table}: {'equal' if proof.equal else 'differs'} through {proof.through} of {proof.stream}"
+            f"{'' if proof.equal else ': ' + differs}, {counted(proof.changelog.rows, 'row')} compared"
+        )
+        for row in proof.examples:
+            difference = f": {row['difference']}" if row.get("difference") else ""
+            click.echo(
+                f"  {row['status']} in the {row['in']}: {printable(row['key']).plain}{printable(difference).plain}"
+            )
+    if not proof.equal:
+        sys.exit(DIFFERS)
+
+
+def told_database_proof(proof: DatabaseProof) -> dict[str, Any]:
+    """Return a proof against a database as one JSON object."""
+    return {
+        "table": proof.table,
+        "source": proof.stream,
+        "equal": proof.equal,
+        "proven_through": {"file": proof.through.file, "position": proof.through.offset, "gtids": proof.through.gtids},
+        "proven_at": proof.proven_at.isoformat(timespec="seconds"),
+        "compared": proof.changelog.rows,
+        "missing": proof.missing,
+        "extra": proof.extra,
+        "stale": proof.stale,
+        "chunks": proof.changelog.chunks,
+        "fetched_chunks": proof.changelog.fetched,
+        "seconds": round(proof.seconds, 1),
+        "examples": proof.examples,
+    }
 
 
 def told_proof(proof: Proof) -> dict[str, Any]:

@@ -14,23 +14,24 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake, rows
-from upsert_platform.changelog.quarantine import discarded
+from upsert_platform.changelog.quarantine import discarded, quarantined_places, quarantined_records
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli.location import project_binding
 from upsert_platform.cli.names import complete_tables_and_topics
 from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import printable as _printable
-from upsert_platform.hops.binding import Binding, Target, bind, changelog_of, load
-from upsert_platform.hops.shown_rows import masked_record
-from upsert_platform.masking import Mask
-from upsert_platform.source import Source
-from upsert_platform.wording import counted
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.source import Source
+from upsert_platform.core.wording import counted
+from upsert_platform.sync.binding import Binding, Target, changelog_of
+from upsert_platform.sync.shown_rows import masked_record
 
 _SHOWN: Final = 20
 
 
 def _binding() -> Binding:
-    return bind(*load())
+    return project_binding()
 
 
 def _kept(table: str) -> RefusedStore:
@@ -94,7 +95,7 @@ def _listed(binding: Binding, name: str, limit: int, *, given_up: bool) -> Itera
             place = {"topic": topic, "partition": partition, "offset": offset}
             yield {"kind": "discarded", **place, "by": mark.by, "at": mark.at.isoformat(), "why": mark.why}
         return
-    for found in store.quarantined(limit=limit).to_pylist():
+    for found in quarantined_records(store, limit=limit).to_pylist():
         row = masked_record(found, Mask.of(source.table))
         place = {"topic": row[rows.TOPIC], "partition": row[rows.PARTITION], "offset": row[rows.OFFSET]}
         told = {"key": _shown(row[rows.RAW_KEY]), "reason": row[rows.REASON]}
@@ -102,14 +103,14 @@ def _listed(binding: Binding, name: str, limit: int, *, given_up: bool) -> Itera
 
 
 def _list_records(console: Console, name: str, store: ChangelogStore, limit: int, mask: Mask) -> None:
-    count = store.quarantined_places().num_rows
+    count = quarantined_places(store).num_rows
     given_up = discarded(store)
     told = f", {len(given_up)} more discarded (--discarded)" if given_up else ""
     console.print(Text.assemble((name, "bold"), f": {counted(count, 'record')} could not be decoded{told}"))
     if not count:
         return
     shown = Table("topic-partition@offset", "batch", "key", "reason", box=None)
-    for found in store.quarantined(limit=limit).to_pylist():
+    for found in quarantined_records(store, limit=limit).to_pylist():
         row = masked_record(found, mask)
         place = f"{row[rows.TOPIC]}-{row[rows.PARTITION]}@{row[rows.OFFSET]}"
         key, reason = _shortened(row[rows.RAW_KEY], 40), _printable(row[rows.REASON] or "")
@@ -161,7 +162,7 @@ def show(table: str, place: str) -> None:
         return
     wanted = _place(place)
     source, store = _source(binding, table)
-    for found in store.quarantined(places={wanted}).to_pylist():
+    for found in quarantined_records(store, places={wanted}).to_pylist():
         row = masked_record(found, Mask.of(source.table))
         click.echo(json.dumps({name.lstrip("_"): _shown(value) for name, value in row.items()}, indent=2))
         return
@@ -207,7 +208,7 @@ def discard_records(table: str, places: tuple[str, ...], reason: str, by: str, *
     alone. They stay in the changelog, with who discarded them, when and why: `quarantine list --discarded`. PLACES are
     topic-partition@offset, as `list` prints them.
     """
-    from upsert_platform.hops.discard import discard
+    from upsert_platform.sync.discard import discard
 
     if bool(places) == every:
         raise click.UsageError("name the records as topic-partition@offset, or give --all")
@@ -229,11 +230,11 @@ def discard_records(table: str, places: tuple[str, ...], reason: str, by: str, *
 
 
 def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> None:
-    from upsert_platform.hops.replay import check_order, replay_in_turn
+    from upsert_platform.sync.replay import check_order, replay_in_turn
 
     source, store = _source(binding, table)
     check_order([bound.query for bound in binding.queries.values()], table)
-    if not store.quarantined_places().num_rows:
+    if not quarantined_places(store).num_rows:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
     wanted = [_place(place) for place in places] or None
@@ -248,8 +249,8 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
 
 
 def _replay_refused(target: Target, places: tuple[str, ...]) -> None:
-    from upsert_platform.hops.destination_hop import DestinationHop
-    from upsert_platform.hops.replay_refused import check_replayable, replay_refused
+    from upsert_platform.sync.destination_hop import DestinationHop
+    from upsert_platform.sync.replay_refused import check_replayable, replay_refused
 
     table, mask = target.table.name, Mask.of(target.table)
     refused = _kept(table)

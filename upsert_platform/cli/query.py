@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import printable
-from upsert_platform.wording import counted
+from upsert_platform.cli.text import print_rows, printable
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.ad_hoc import AdHoc, Answer
+    from upsert_platform.sync.ad_hoc import AdHoc, Answer
 
 _WORDS: Final = (
     "SELECT", "FROM", "WHERE", "GROUP BY", "ORDER BY", "HAVING", "LIMIT", "JOIN", "LEFT JOIN", "USING", "COUNT(*)",
@@ -41,14 +41,17 @@ def query(statement: str | None, limit: int, most: int, project: Path | None, *,
     changelogs.NAME has every change with its place; queries.NAME and tables.NAME (or NAME alone) have the rows of a
     query and of a table that is written. Nothing is written, no file or address is reached, masked columns stay masked.
     """
-    from upsert_platform.hops.ad_hoc import AdHoc
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.relations import relations
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.core.packages import missing_package
+    from upsert_platform.sync.ad_hoc import AdHoc
+    from upsert_platform.sync.relations import relations
 
+    if told := missing_package("query"):
+        raise click.ClickException(told)
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     show: Callable[[Answer], None] = _as_json if as_json else _as_csv if as_csv else _as_table
-    with closing(AdHoc(relations(bind(*load(project)), lake.default_lake()), most=most)) as asked:
+    with closing(AdHoc(relations(project_binding(project), lake.default_lake()), most=most)) as asked:
         if statement is None and is_terminal():
             _prompt(asked, show, limit=limit, as_json=as_json)
             return
@@ -73,7 +76,6 @@ def _as_csv(answer: Answer) -> None:
 
 
 def _as_table(answer: Answer) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -81,14 +83,15 @@ def _as_table(answer: Answer) -> None:
         table.add_column(printable(name), overflow="fold")
     for row in answer.rows:
         table.add_row(*(printable("null" if text is None else text) for text in row))
-    Console(highlight=False).print(table)
+    print_rows(table)
     more = "; there are more (--limit)" if answer.more else ""
     click.echo(f"{counted(len(answer.rows), 'row')}{more}")
 
 
 def _prompt(asked: AdHoc, show: Callable[[Answer], None], *, limit: int, as_json: bool) -> None:
     """Ask for statements until the end of the input; they end with a semicolon."""
-    from upsert_platform.errors import UpsertPlatformError
+    from upsert_platform.core.error_catalogue import shown
+    from upsert_platform.core.errors import UpsertPlatformError
 
     click.echo(f"tables: {', '.join(asked.names)}\na statement ends with ;  -  Tab completes names, Ctrl-D ends")
     with _history([*asked.names, *_WORDS]):
@@ -114,7 +117,7 @@ def _prompt(asked: AdHoc, show: Callable[[Answer], None], *, limit: int, as_json
                 try:
                     show(asked.answer(text.rstrip(";"), limit=limit, as_json=as_json))
                 except UpsertPlatformError as error:
-                    click.echo(str(error), err=True)
+                    click.echo(shown(error), err=True)
             lines = []
 
 

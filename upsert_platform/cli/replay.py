@@ -12,11 +12,11 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_topics
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.binding import Binding
-    from upsert_platform.source import Start
+    from upsert_platform.core.source import Start
+    from upsert_platform.sync.binding import Binding
 
 
 @click.command(short_help="Read a topic again, into the same tables or new ones.")
@@ -41,11 +41,11 @@ def replay(
     of a newer one. With --into, new tables are written, with a changelog of their own. Does what the job 'replay' does,
     without Dagster. Ends with 3 if a new table differs from its topic.
     """
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.replay_start import start_of
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.sync.replay_start import start_of
 
     start = start_of(timestamp=timestamp, offsets={name: int(value) for name, value in _pairs(offsets, ":", "0:42")})
-    binding = bind(*load(project))
+    binding = project_binding(project)
     if table not in binding.sources:
         known = ", ".join(sorted(binding.sources)) or "none"
         raise click.ClickException(f"no insert reads a table '{table}'; read are: {known}")
@@ -67,9 +67,9 @@ def _pairs(texts: Sequence[str], separator: str, example: str) -> list[tuple[str
 
 def _into_same(binding: Binding, table: str, start: Start, *, dry_run: bool) -> None:
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.hops.binding import changelog_of
-    from upsert_platform.hops.following import check_keys, follow
-    from upsert_platform.hops.replay_topic import replay_topic
+    from upsert_platform.sync.binding import changelog_of
+    from upsert_platform.sync.following import check_keys, follow
+    from upsert_platform.sync.replay_topic import replay_topic
 
     source, where, run = binding.sources[table], lake.default_lake(), _run()
     check_keys(binding, table)
@@ -92,7 +92,7 @@ def _into_same(binding: Binding, table: str, start: Start, *, dry_run: bool) -> 
 def _into_new(binding: Binding, into: dict[str, str], start: Start, *, dry_run: bool) -> None:
     from upsert_platform.cli.session import spark_session
     from upsert_platform.cli.verify import DIFFERS
-    from upsert_platform.hops.replay_into import new_target, replay_into
+    from upsert_platform.sync.replay_into import new_target, replay_into
 
     targets = {name: new_target(binding, name, new, start=start) for name, new in into.items()}
     differs = False

@@ -14,8 +14,8 @@ from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables_and_topics
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.binding import Binding
-    from upsert_platform.hops.reset import Reset
+    from upsert_platform.sync.binding import Binding
+    from upsert_platform.sync.reset import Reset
 
 
 @click.command(short_help="Read a table again from its topic, after a wrong declaration.")
@@ -34,10 +34,10 @@ def reset(table: str, project: Path | None, *, drop_target: bool, dry_run: bool,
 
     Records that the topic has deleted meanwhile are in the folder 'reset' alone.
     """
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.reset import reset as take_back
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.sync.reset import reset as take_back
 
-    binding, where = bind(*load(project)), lake.default_lake()
+    binding, where = project_binding(project), lake.default_lake()
     run = f"reset-{uuid.uuid4().hex[:8]}"
 
     def tell(line: str) -> None:
@@ -52,7 +52,7 @@ def reset(table: str, project: Path | None, *, drop_target: bool, dry_run: bool,
 
 
 def _show(binding: Binding, where: lake.Lake, done: Reset, *, dry_run: bool) -> None:
-    from upsert_platform.hops.reset import batch_of
+    from upsert_platform.sync.reset import batch_of
 
     for item in done.lake:
         batch = batch_of(binding, where, item) if dry_run else None

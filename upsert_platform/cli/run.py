@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.next_step import first_named
+from upsert_platform.cli.nothing_new import show_nothing_new
 from upsert_platform.cli.text import console_for
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from upsert_platform.graph.job_run import CodeLocation, JobResult
 
 _SYNC = "sync"
-_COMMAND = re.compile(r"'(upsert-platform [^']+)'")
+_SHOWN_REASONS = 5
 _LOOKS = 10.0
 """Seconds between two looks of ``--watch``."""
 
@@ -32,6 +34,11 @@ _module = click.option(
     "--module",
     help="Python module of the code location; what pyproject.toml of this folder declares for dg or dagster, else"
     " upsert_platform.definitions, if left out.",
+)
+_project = click.option(
+    "--project",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of the project; UPSERT_PLATFORM_PROJECT if left out.",
 )
 _config = click.option(
     "-c",
@@ -45,42 +52,72 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print the summa
 @click.command(short_help="Bring tables up to their topics, and check them.")
 @click.argument("tables", nargs=-1, metavar="[TABLE]...", shell_complete=complete_tables)
 @_module
+@_project
 @_config
+@click.option("--all", "everything", is_flag=True, help="Start a run of every table, whether or not anything is new.")
 @click.option("--watch", is_flag=True, help="Go on when topics have new offsets, until Ctrl-C.")
 @click.option(
     "--interval", default=_LOOKS, show_default=True, type=click.FloatRange(1), help="Seconds between looks of --watch."
 )
 @_as_json
 def sync(
-    tables: Sequence[str], module: str | None, config: Path | None, interval: float, *, watch: bool, as_json: bool
+    tables: Sequence[str],
+    module: str | None,
+    project: Path | None,
+    config: Path | None,
+    interval: float,
+    *,
+    everything: bool,
+    watch: bool,
+    as_json: bool,
 ) -> None:
     """Run the job 'sync': topics to changelogs to tables, with their checks.
 
-    With TABLE, only the tables named and what they are made of. The run is recorded in the Dagster instance of
-    DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1 if a step or a blocking check failed.
+    With TABLE, only the tables named and what they are made of. First asks topics, changelogs and tables: the run has
+    the tables with something new, those whose checks do not pass, and what is not of the platform. Where there is none
+    no run is started; --all, and a run configuration, start one of every table.
+
+    The run is recorded in the Dagster instance of DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1
+    if a step or a blocking check failed.
     """
     from upsert_platform.demo.instance import dagster_home
     from upsert_platform.graph.job_run import current_instance
 
-    location = _location(module)
+    location = _location(module, project)
     assets = location.assets_of(tables, job=_SYNC) if tables else None
+    success = True
     with current_instance(dagster_home()) as instance:
-        result = _run(location, _SYNC, instance, config, assets=assets, as_json=as_json)
+        wanted: Sequence[dg.AssetKey] | None = assets
+        if not everything and config is None:
+            wanted = _pending(location, instance, assets, as_json=as_json)
+        if wanted is None or wanted:
+            success = _run(location, _SYNC, instance, config, assets=wanted, as_json=as_json).success
         if watch:
             try:
                 _watch(location, instance, config, assets, interval=interval, as_json=as_json)
             except KeyboardInterrupt:  # how a watch ends
                 return
-    if not result.success:
+    if not success:
         sys.exit(1)
 
 
+def _complete_jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from upsert_platform.core.errors import UpsertPlatformError
+
+    try:
+        names = _location(ctx.params.get("module"), ctx.params.get("project")).jobs()
+    except (UpsertPlatformError, OSError):  # a shell asks while somebody types
+        return []
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 @click.command(short_help="Run a job of the code location.")
-@click.argument("job")
+@click.argument("job", shell_complete=_complete_jobs)
 @_module
+@_project
 @_config
 @_as_json
-def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> None:
+def run(job: str, module: str | None, project: Path | None, config: Path | None, *, as_json: bool) -> None:
     """Run JOB, such as sync, verify, compact or reconcile, recorded in the Dagster instance as a launched run.
 
     Does what `dagster job execute -m MODULE -j JOB` does. Ends with 1 if a step or a blocking check failed.
@@ -88,7 +125,7 @@ def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> 
     from upsert_platform.demo.instance import dagster_home
     from upsert_platform.graph.job_run import current_instance
 
-    location = _location(module)
+    location = _location(module, project)
     location.job(job)
     with current_instance(dagster_home()) as instance:
         result = _run(location, job, instance, config, assets=None, as_json=as_json)
@@ -96,13 +133,36 @@ def run(job: str, module: str | None, config: Path | None, *, as_json: bool) -> 
         sys.exit(1)
 
 
-def _location(module: str | None) -> CodeLocation:
+def _location(module: str | None, project: Path | None) -> CodeLocation:
     from upsert_platform.changelog import lake
-    from upsert_platform.graph.job_run import CodeLocation, current_location
+    from upsert_platform.graph.job_run import SHIPPED, CodeLocation, current_location
 
+    name = module or current_location(Path.cwd())
+    if project is not None:
+        if name != SHIPPED:
+            raise click.UsageError(f"--project: the code location '{name}' names its project itself; leave one out")
+        os.environ[lake.PROJECT_VARIABLE] = str(project.absolute())
     os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    return CodeLocation(module or current_location(Path.cwd()))
+    return CodeLocation(name)
+
+
+def _pending(
+    location: CodeLocation, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey] | None, *, as_json: bool
+) -> Sequence[dg.AssetKey]:
+    """Return the assets that need a run, and show why; or that nothing is new."""
+    started = time.monotonic()
+    found = location.pending(_SYNC, instance=instance, assets=assets)
+    seconds = time.monotonic() - started
+    if not found.assets:
+        show_nothing_new(found, _SYNC, seconds=seconds, as_json=as_json)
+    elif not as_json and len(found.assets) < len(found.states):
+        for name, reason in list(found.reasons.items())[:_SHOWN_REASONS]:
+            click.echo(f"{name}: {reason}")
+        more = len(found.reasons) - _SHOWN_REASONS
+        click.echo(f"{f'and {more} more; ' if more > 0 else ''}{len(found.states) - len(found.assets)} assets have"
+                   " nothing new and are left out")  # fmt: skip
+    return found.assets
 
 
 def _run(
@@ -202,7 +262,5 @@ def next_command(result: JobResult) -> str:
     """Return what to type after a run: the first command that a reason of what is wrong names; empty if all is well."""
     told = [(item.checks[name], reason) for item in result.assets for name, reason in item.reasons.items()]
     failed, warned = ([reason for passes, reason in told if passes is wanted] for wanted in (False, True))
-    for reason in (*result.reasons.values(), *failed, *warned):
-        if (found := _COMMAND.search(reason)) is not None:
-            return found[1]
-    return "" if result.success else "upsert-platform doctor"
+    named = first_named([*result.reasons.values(), *failed, *warned])
+    return named or ("" if result.success else "upsert-platform doctor")

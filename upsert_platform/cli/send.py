@@ -10,7 +10,7 @@ from typing import BinaryIO
 import click
 
 from upsert_platform.cli.names import complete_topics
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 
 @click.command(short_help="Send JSON lines to a topic, as its table is declared.")
@@ -45,10 +45,10 @@ def send(
     Refused lines are told with line, column and rule, and the others are sent. Ends with 1 if a line was refused or a
     record not delivered.
     """
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.send import make_topic, send_lines, written_table
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.sync.send import make_topic, send_lines, written_table
 
-    target = written_table(bind(*load(project)), table, topic=topic, force=force)
+    target = written_table(project_binding(project), table, topic=topic, force=force)
     made = create_topic and not dry_run and make_topic(target)
     if made and not as_json:
         click.echo(f"created topic {target.settings.topic[0]}{', compacted' if target.is_upsert else ''}")

@@ -23,7 +23,7 @@ def spark_session(doing: str) -> Iterator[tuple[SparkSession, Callable[[str], No
     from rich.console import Console
 
     from upsert_platform.changelog import lake
-    from upsert_platform.jvm.warm_session import close_session, session_for_run
+    from upsert_platform.spark.warm_session import close_session, session_for_run
 
     console = Console(highlight=False, stderr=True)
     if not console.is_terminal:  # where no spinner is shown

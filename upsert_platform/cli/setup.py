@@ -17,8 +17,8 @@ def setup() -> None:
     import subprocess
 
     from upsert_platform.demo.instance import dagster_home
-    from upsert_platform.jvm import jars
-    from upsert_platform.jvm.train_archive import write_archive
+    from upsert_platform.spark import jars
+    from upsert_platform.spark.train_archive import write_archive
 
     click.echo(f"Java: {jars.java()}")
     click.echo(f"jars of the Kafka broker: {jars.kafka_broker_jars()[0].parent}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 from rich.console import Console, Group
@@ -16,10 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.text import console_for
+from upsert_platform.cli.text import console_for, natural_width
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.status import ChangelogStatus, Status, TableStatus
+    from upsert_platform.sync.status import ChangelogStatus, Status, TableStatus
+
+_HEADINGS: Final = ("table", "from", "system", "applied", "behind", "delay", "refused", "last check")
 
 
 @click.command(short_help="Show how far topics, changelogs and tables are.")
@@ -38,10 +40,10 @@ def status(project: Path | None, interval: float, timeout: float, *, watch: bool
     of a topic are in quarantine, the last check of a table failed, or its delay is above its 'freshness.max-delay';
     being behind is no fault by itself.
     """
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.status import as_data, status_of
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.sync.status import as_data, status_of
 
-    binding, where = bind(*load(project)), lake.default_lake()
+    binding, where = project_binding(project), lake.default_lake()
     console = Console(highlight=False)
 
     def look() -> Status:
@@ -59,7 +61,7 @@ def status(project: Path | None, interval: float, timeout: float, *, watch: bool
         return
     else:
         found = look()
-        shown = _shown(found)
+        shown = _shown(found, width=console.width if console.is_terminal else None)
         console_for(*(item for item in shown.renderables if isinstance(item, Table))).print(shown)
     if not found.healthy:
         sys.exit(1)
@@ -69,13 +71,18 @@ def _watch(console: Console, look: Callable[[], Status], interval: float) -> Non
     with Live(console=console, auto_refresh=False) as live:
         try:
             while True:
-                live.update(_shown(look()), refresh=True)
+                live.update(_shown(look(), width=console.width), refresh=True)
                 time.sleep(interval)
         except KeyboardInterrupt:  # how a watch ends
             return
 
 
-def _shown(status: Status) -> Group:
+def _shown(status: Status, *, width: int | None = None) -> Group:
+    """Return tables of topics and of tables.
+
+    Args:
+        width: of the terminal; a narrow one leaves out where rows come from and the system, which `--json` has.
+    """
     read = Table(box=None, pad_edge=False, header_style="bold")
     read.add_column("topic")
     read.add_column("changelog", no_wrap=True)
@@ -83,14 +90,9 @@ def _shown(status: Status) -> Group:
         read.add_column(heading, justify="right", no_wrap=True)
     for item in status.changelogs:
         read.add_row(*_changelog_cells(item))
-    written = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("table", "from", "system"):
-        written.add_column(heading, no_wrap=True)
-    for heading in ("applied", "behind", "delay", "refused"):
-        written.add_column(heading, justify="right", no_wrap=True)
-    written.add_column("last check")
-    for table in status.tables:
-        written.add_row(*_table_cells(table), style="red" if table.stale else "yellow" if table.late else "")
+    written = _written(status, _HEADINGS)
+    if width is not None and natural_width(written) > width:
+        written = _written(status, [name for name in _HEADINGS if name not in ("from", "system")])
     errors = [Text(f"{name}: {reason}", style="red") for name, reason in status.errors]
     errors += [Text(item.empty, style="red") for item in status.changelogs if item.empty]
     errors += [
@@ -99,6 +101,18 @@ def _shown(status: Status) -> Group:
     warnings = [Text(told, style="yellow") for item in status.changelogs for told in item.warnings]
     asked = Text(f"asked in {status.seconds:.1f} s", style="dim")
     return Group(read, "", written, "", *errors, *warnings, asked)
+
+
+def _written(status: Status, headings: Sequence[str]) -> Table:
+    written = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        number = heading in ("applied", "behind", "delay", "refused")
+        written.add_column(heading, justify="right" if number else "left", no_wrap=heading != "last check")
+    for table in status.tables:
+        cells = dict(zip(_HEADINGS, _table_cells(table), strict=True))
+        style = "red" if table.stale else "yellow" if table.late else ""
+        written.add_row(*(cells[heading] for heading in headings), style=style)
+    return written
 
 
 def _changelog_cells(item: ChangelogStatus) -> tuple[str, ...]:
@@ -135,7 +149,7 @@ def _table_cells(item: TableStatus) -> tuple[str, ...]:
 def _ago(moment: object) -> str:
     from datetime import datetime
 
-    from upsert_platform.hops.status import age_of
+    from upsert_platform.sync.status import age_of
 
     seconds = age_of(moment) if isinstance(moment, datetime) else None
     return "never" if seconds is None else f"{_span(seconds)} ago"

@@ -20,10 +20,10 @@ from upsert_platform.cli.durations import Seconds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from upsert_platform.core.model import Project
     from upsert_platform.graph.stream_events import AssetKeys
-    from upsert_platform.hops.binding import Binding
-    from upsert_platform.hops.streaming.reports import Report
-    from upsert_platform.model import Project
+    from upsert_platform.sync.binding import Binding
+    from upsert_platform.sync.streaming.reports import Report
 
 _LOOK_SECONDS: Final = 0.2
 
@@ -60,16 +60,16 @@ def stream(
     DAGSTER_HOME set, a materialisation and a check per interval appear in the Dagster UI.
     """
     from upsert_platform.changelog import lake
-    from upsert_platform.errors import UpsertPlatformError
-    from upsert_platform.hops.binding import bind, load
-    from upsert_platform.hops.on_demand import stream_local_rows
-    from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
-    from upsert_platform.hops.streaming.metrics_page import metrics_page
-    from upsert_platform.hops.streaming.reports import Reporter
-    from upsert_platform.jvm.placement import refuse_wrong
-    from upsert_platform.jvm.profiles import spark_place
+    from upsert_platform.cli.location import project_binding
+    from upsert_platform.core.errors import UpsertPlatformError
+    from upsert_platform.spark.placement import refuse_wrong
+    from upsert_platform.spark.profiles import spark_place
+    from upsert_platform.sync.on_demand import stream_local_rows
+    from upsert_platform.sync.streaming.loop import StreamLoop, StreamSettings
+    from upsert_platform.sync.streaming.metrics_page import metrics_page
+    from upsert_platform.sync.streaming.reports import Reporter
 
-    binding = bind(*load(project))
+    binding = project_binding(project)
     shown_as = _asset_keys(binding.project)
     lake.check_writable(lake.home())
     refuse_wrong(spark_place(), lake=lake.home())
@@ -96,7 +96,7 @@ def stream(
             if reloads.is_set() or loop.takes_stale():
                 reloads.clear()
                 try:
-                    found = bind(*load(project))
+                    found = project_binding(project)
                     renamed = _asset_keys(found.project)
                     loop.declare(found)
                     shown_as, binding = renamed, found
@@ -140,7 +140,7 @@ def _session() -> Iterator[Callable[[], SparkSession]]:
     def open_once() -> SparkSession:
         if not opened:
             from upsert_platform.changelog import lake
-            from upsert_platform.jvm.session import open_session
+            from upsert_platform.spark.session import open_session
 
             _tell("opening Spark: there are more rows than --local-rows, or an expression that Spark computes")
             opened.append(open_session(lake=lake.home()))

@@ -8,7 +8,7 @@ import sys
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.jvm.profiles import Profile
+from upsert_platform.spark.profiles import Profile
 
 
 @click.command("submit-args", short_help="Print the Spark settings of a profile.")
@@ -20,9 +20,9 @@ def submit_args(profile: str | None) -> None:
     file that UPSERT_SPARK_SETTINGS names belongs to. Values of secrets are not shown. Ends with 1, and says why, if no
     session could open with them, or its executors could not see the lake.
     """
-    from upsert_platform.jvm.placement import problems_of
-    from upsert_platform.jvm.profiles import spark_place, without_secrets
-    from upsert_platform.jvm.session import settings_of
+    from upsert_platform.spark.placement import problems_of
+    from upsert_platform.spark.profiles import spark_place, without_secrets
+    from upsert_platform.spark.session import settings_of
 
     place = spark_place(profile=profile)
     for name, value in without_secrets(settings_of(place)).items():

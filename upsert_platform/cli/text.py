@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from upsert_platform.errors import Problem
+    from upsert_platform.core.errors import Problem
 
 
 _WIDEST: Final = 1_000
@@ -31,10 +31,41 @@ def console_for(*tables: Table) -> Console:
     return Console(highlight=False, width=max(console.width, least))
 
 
+def natural_width(table: Table) -> int:
+    """Return the columns of a terminal that a table needs to fold nothing."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=_WIDEST)
+    return Measurement.get(console, console.options, table).maximum
+
+
+def print_rows(table: Table) -> None:
+    """Print the rows of a table; on a terminal that is too narrow for them each row as lines of name and value."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+
+    console = console_for(table)
+    if not console.is_terminal or natural_width(table) <= Console().width:
+        console.print(table)
+        return
+    console = Console(highlight=False)
+    cells = [list(column.cells) for column in table.columns]
+    for at in range(table.row_count):
+        grid = Grid(box=None, pad_edge=False, show_header=False)
+        grid.add_column(no_wrap=True, style="bold")
+        grid.add_column(overflow="fold")
+        for column, found in zip(table.columns, cells, strict=True):
+            grid.add_row(column.header, found[at])
+        console.print(*([""] if at else []), grid, sep="\n")
+
+
 def problem_data(problem: Problem) -> dict[str, Any]:
     """A problem of a declaration, for JSON."""
     place = problem.location
-    told = {"severity": problem.severity, "message": problem.message}
+    from upsert_platform.core.error_catalogue import identifier
+
+    told = {"id": identifier(problem), "severity": problem.severity, "message": problem.message}
     return {**told, "file": place.file if place else None, "line": place.line if place else None}
 
 

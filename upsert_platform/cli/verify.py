@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.changelog import lake
-from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.names import check_written, complete_tables
 from upsert_platform.cli.text import printable
-from upsert_platform.wording import counted
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
-    from upsert_platform.hops.binding import Binding, Target
-    from upsert_platform.hops.comparison import Comparison
-    from upsert_platform.hops.destination_hop import DestinationHop
-    from upsert_platform.hops.reconcile import Reconciliation
+    from upsert_platform.sync.binding import Binding, Target
+    from upsert_platform.sync.comparison import Comparison
+    from upsert_platform.sync.destination_hop import DestinationHop
+    from upsert_platform.sync.reconcile import Reconciliation
 
 DIFFERS: Final = 3
 """Exit code where a table differs; 1 is an error, and 2 a command that was written wrongly."""
@@ -60,8 +60,9 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
     without Dagster. Ends with 0 if all are equal, 3 if one differs, 1 after an error.
     """
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.errors import UpsertPlatformError
-    from upsert_platform.hops.verify import check_everything
+    from upsert_platform.core.error_catalogue import shown
+    from upsert_platform.core.errors import UpsertPlatformError
+    from upsert_platform.sync.verify import check_everything
 
     results = []
     for target in _targets(project, table):
@@ -77,7 +78,7 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
                     hop.destination.record_verdict(found.verdict())
                     results.append(_Result(name, "", found))
         except UpsertPlatformError as error:  # the other tables are compared all the same
-            results.append(_Result(name, str(error), failed=True))
+            results.append(_Result(name, shown(error), failed=True))
         _tell(results[-1], as_json=as_json)
     _end(results)
 
@@ -94,7 +95,7 @@ def reconcile(table: str, project: Path | None, *, dry_run: bool, as_json: bool)
     'reconcile' does, without Dagster. Ends with 0 if the table is equal now, 3 if it differs, 1 after an error.
     """
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.hops.reconcile import reconcile as repair
+    from upsert_platform.sync.reconcile import reconcile as repair
 
     (target,) = _targets(project, table)
     with _hop(target) as hop, spark_session(f"comparing {table}") as (spark, tell):
@@ -115,22 +116,20 @@ def _repaired(table: str, done: Reconciliation) -> _Result:
 
 
 def _targets(project: Path | None, table: str | None) -> Sequence[Target]:
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.cli.location import project_binding
 
-    binding: Binding = bind(*load(project))
+    binding: Binding = project_binding(project)
     if table is None:
         return list(binding.targets.values())
-    if table not in binding.targets:
-        known = ", ".join(sorted(binding.targets)) or "none"
-        raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")
+    check_written(binding, table)
     return [binding.targets[table]]
 
 
 @contextmanager
 def _hop(target: Target) -> Iterator[DestinationHop]:
     from upsert_platform.changelog.refused import RefusedStore
-    from upsert_platform.hops.binding import changelog_of
-    from upsert_platform.hops.destination_hop import DestinationHop
+    from upsert_platform.sync.binding import changelog_of
+    from upsert_platform.sync.destination_hop import DestinationHop
 
     where = lake.default_lake()
     refused = RefusedStore(where.refused(target.table.name))
@@ -149,7 +148,7 @@ def _hop(target: Target) -> Iterator[DestinationHop]:
 
 def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, int]:
     """Return why a table cannot be compared (empty if it can), whether that is an error, and the applied batch."""
-    from upsert_platform.hops.verify import is_comparable
+    from upsert_platform.sync.verify import is_comparable
 
     state = hop.plan().state
     if not is_comparable(hop):

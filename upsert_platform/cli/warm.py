@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.cli.durations import Seconds
-from upsert_platform.jvm.warm_start import LOG
+from upsert_platform.spark.warm_start import LOG
 
 if TYPE_CHECKING:
-    from upsert_platform.jvm.warm_offer import Offer
+    from upsert_platform.spark.warm_offer import Offer
 
 _UP_SECONDS: Final = 180.0
 _DOWN_SECONDS: Final = 60.0
@@ -35,9 +35,9 @@ def up(idle: float, profile: str | None) -> None:
 
     One at a time: a run that finds it at work opens a session of its own, as all do without this command.
     """
-    from upsert_platform.jvm.warm_offer import Offer
-    from upsert_platform.jvm.warm_process import ANOTHER_IS_UP
-    from upsert_platform.jvm.warm_start import start_process
+    from upsert_platform.spark.warm_offer import Offer
+    from upsert_platform.spark.warm_process import ANOTHER_IS_UP
+    from upsert_platform.spark.warm_start import start_process
 
     where = _folder()
     found = Offer.read(where)
@@ -64,7 +64,7 @@ def up(idle: float, profile: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="As one JSON object.")
 def status(*, as_json: bool) -> None:
     """Show the session. Ends with 0 if it is up, 1 if there is none."""
-    from upsert_platform.jvm.warm_offer import Offer
+    from upsert_platform.spark.warm_offer import Offer
 
     where = _folder()
     found = Offer.read(where)
@@ -84,7 +84,7 @@ def status(*, as_json: bool) -> None:
 @click.option("--now", is_flag=True, help="Also if a run works in it, which then fails.")
 def down(*, now: bool) -> None:
     """End the session. One that a run works in is left alone."""
-    from upsert_platform.jvm.warm_offer import Offer, Turn, withdraw
+    from upsert_platform.spark.warm_offer import Offer, Turn, withdraw
 
     where = _folder()
     found = Offer.read(where)
@@ -111,7 +111,7 @@ def down(*, now: bool) -> None:
 
 
 def _folder() -> Path:
-    from upsert_platform.jvm.warm_offer import FOLDER_VARIABLE, folder
+    from upsert_platform.spark.warm_offer import FOLDER_VARIABLE, folder
 
     found = folder()
     if found is None:
@@ -122,7 +122,7 @@ def _folder() -> Path:
 def _numbers(offer: Offer, where: Path) -> dict[str, object]:
     import psutil
 
-    from upsert_platform.jvm.warm_offer import Turn
+    from upsert_platform.spark.warm_offer import Turn
 
     try:
         memory = sum(psutil.Process(pid).memory_info().rss for pid in (offer.pid, offer.jvm))

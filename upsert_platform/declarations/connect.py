@@ -12,6 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import ColumnKind, Options
+from upsert_platform.core.options import nearest, read_settings
+from upsert_platform.core.types import parse_type, quote_name
 from upsert_platform.declarations.connect_options import (
     BOOTSTRAP_VARIABLE,
     CONCURRENCY,
@@ -25,9 +29,6 @@ from upsert_platform.declarations.connect_options import (
     ConnectOptions,
 )
 from upsert_platform.declarations.located import Located, sql_tokens, with_variables
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import ColumnKind, Options
-from upsert_platform.options import nearest, read_settings
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
     Declarations,
@@ -40,7 +41,6 @@ from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.table import CLIENT_PREFIX, COLUMNS, CONNECTOR, FAILURE_OPTIONS, HEADERS
 from upsert_platform.tablestore.connect.transforms.chain import Chain
 from upsert_platform.tablestore.connect.transforms.options import PREFIXES, read_transforms
-from upsert_platform.types import parse_type, quote_name
 
 _LOGIN: Final = ("security.", "sasl.", "ssl.")
 """Begin client properties that serve for the topics of failed records too."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.options import nearest
 from upsert_platform.declarations.located import Located
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.options import nearest
 from upsert_platform.tablestore.connect.table import CONNECTION_OPTIONS, FAILURE_OPTIONS, RECORD_OPTIONS
 from upsert_platform.tablestore.connect.transforms.options import LISTS, PREFIXES
 

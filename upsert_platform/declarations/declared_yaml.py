@@ -18,10 +18,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import ColumnKind, Options
+from upsert_platform.core.options import nearest, parse_boolean
+from upsert_platform.core.types import TypeSyntaxError, parse_type, quote_name
 from upsert_platform.declarations.located import Located, sql_tokens
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import ColumnKind, Options
-from upsert_platform.options import nearest, parse_boolean
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
     Declarations,
@@ -30,7 +31,6 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import Token, shown
-from upsert_platform.types import TypeSyntaxError, parse_type, quote_name
 
 SECTIONS: Final = ("tables", "inserts")
 TABLE_ENTRIES: Final = ("name", "columns", "primary_key", "partitioned_by", "options", "comment")

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from upsert_platform.core.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.core.model import is_secret_option
 from upsert_platform.declarations.connect import is_connect
 from upsert_platform.declarations.declared_yaml import is_declaration
+from upsert_platform.declarations.local_tables import LocalOptions, on_local_servers
 from upsert_platform.declarations.located import Located, read_json, read_properties, read_yaml
 from upsert_platform.declarations.pipeline import is_pipeline
-from upsert_platform.errors import DeclarationError, Problem, SourceLocation
-from upsert_platform.model import is_secret_option
 from upsert_platform.sql.lexer import VARIABLE
 from upsert_platform.sql.variables import environment_name
 
@@ -61,6 +62,7 @@ class Imported:
 
     Attributes:
         silenced: statements that became comments, each with its line.
+        changed: what was changed for servers of this machine, by line.
     """
 
     source: Path
@@ -68,6 +70,7 @@ class Imported:
     text: str = field(repr=False)
     moved: tuple[Moved, ...] = ()
     silenced: tuple[tuple[int, str], ...] = ()
+    changed: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +85,18 @@ class Plan:
     values: Mapping[str, str] = field(repr=False)
 
 
-def plan_import(files: Sequence[Path], folder: Path) -> Plan:
+def plan_import(files: Sequence[Path], folder: Path, local: Mapping[str, LocalOptions] | None = None) -> Plan:
     """Reads files, and puts variables in the place of their secrets.
+
+    Args:
+        local: connector to the options of tables on servers of this machine, which Flink SQL is then changed to.
 
     Raises:
         DeclarationError: a file is not one of a known kind, or one of its name is in the folder already.
     """
     problems: list[Problem] = []
     names = _Names()
-    found = [item for file in files if (item := _read(file, names, problems)) is not None]
+    found = [item for file in files if (item := _read(file, names, problems, local)) is not None]
     taken = [file.name for file in files]
     for file in files:
         place = SourceLocation(str(folder / file.name))
@@ -146,7 +152,9 @@ class _Names:
         return found
 
 
-def _read(file: Path, names: _Names, problems: list[Problem]) -> Imported | None:
+def _read(
+    file: Path, names: _Names, problems: list[Problem], local: Mapping[str, LocalOptions] | None
+) -> Imported | None:
     place = SourceLocation(str(file))
     try:
         text = file.read_text(encoding="utf-8-sig")
@@ -160,6 +168,12 @@ def _read(file: Path, names: _Names, problems: list[Problem]) -> Imported | None
     kind = _kind(file, text, problems)
     if kind is None:
         return None
+    changed: list[tuple[int, str]] = []
+    if local is not None:
+        if kind != SQL:
+            problems.append(Problem("--local takes Flink SQL: set the addresses of this file by hand", place))
+            return None
+        text, changed = on_local_servers(text, local)
     moved: list[Moved] = []
 
     def move(option: str, value: str, line: int) -> str | None:
@@ -177,7 +191,7 @@ def _read(file: Path, names: _Names, problems: list[Problem]) -> Imported | None
     if file.suffix == ".sql":
         silenced = [(text.count("\n", 0, item.start()) + 1, item[2]) for item in _STATE_TTL.finditer(text)]
         imported = _STATE_TTL.sub(r"\1-- \2", imported)
-    return Imported(file, kind, imported, tuple(moved), tuple(silenced))
+    return Imported(file, kind, imported, tuple(moved), tuple(silenced), tuple(changed))
 
 
 def _kind(file: Path, text: str, problems: list[Problem]) -> str | None:

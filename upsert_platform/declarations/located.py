@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.sql.lexer import Token, tokenize
 from upsert_platform.sql.variables import Variables
 

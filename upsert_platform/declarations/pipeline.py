@@ -13,7 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from upsert_platform.connector import Connector, Readable
+from upsert_platform.core.connector import Connector, Readable
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.declarations.located import Located, sql_tokens
 from upsert_platform.declarations.pipeline_source import (
     BEHAVIORS,
@@ -23,9 +27,6 @@ from upsert_platform.declarations.pipeline_source import (
     read_mysql_source,
 )
 from upsert_platform.declarations.pipeline_transform import TRANSFORM_ENTRIES, Flow, Transforms
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options, Table
-from upsert_platform.options import nearest
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
     Declarations,
@@ -34,7 +35,6 @@ from upsert_platform.sql.declarations import (
     TableDeclaration,
 )
 from upsert_platform.sql.lexer import shown
-from upsert_platform.types import LogicalType, TypeName, quote_name
 
 _SECTIONS: Final = ("source", "sink", "route", "transform", "pipeline")
 _ROUTE_ENTRIES: Final = ("source-table", "sink-table", "replace-symbol", "description")

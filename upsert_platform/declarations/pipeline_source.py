@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Options, Table
 from upsert_platform.declarations.located import Located
-from upsert_platform.errors import Problem
-from upsert_platform.model import Options, Table
 from upsert_platform.mysql.options import REFUSED, REPLACED, MySqlSource, NewColumns, read_source, without
 from upsert_platform.sql.declarations import ColumnDeclaration, KeyDeclaration, TableDeclaration
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, quote_name
 from upsert_platform.declarations.located import Located, sql_tokens
 from upsert_platform.declarations.pipeline_source import named_in_database
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, ColumnKind, Table
-from upsert_platform.options import nearest
 from upsert_platform.sql.declarations import ColumnDeclaration, TableDeclaration
 from upsert_platform.sql.lexer import Token, TokenKind, shown
 from upsert_platform.sql.tables import resolve_tables
-from upsert_platform.types import LogicalType, quote_name
 
 TRANSFORM_ENTRIES: Final = (
     "source-table", "projection", "filter", "primary-keys", "partition-keys", "table-options", "description",

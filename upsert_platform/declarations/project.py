@@ -6,20 +6,24 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from upsert_platform.connector import Connector
+from upsert_platform.core.connector import Connector
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Project, Table
 from upsert_platform.declarations.connect import is_connect, read_connect
 from upsert_platform.declarations.declared_yaml import is_declaration, read_declared_yaml
 from upsert_platform.declarations.located import read_json, read_properties, read_yaml, with_variables
 from upsert_platform.declarations.pipeline import Pipeline, is_pipeline
 from upsert_platform.declarations.pipeline_source import Describe
 from upsert_platform.declarations.validate import project_problems, without_platform_options
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Project, Table
 from upsert_platform.sql.declarations import Declarations
 from upsert_platform.sql.scripts import resolve
 from upsert_platform.sql.statements import read_statements
 from upsert_platform.sql.variables import VARIABLES_FILES, Variables, load_variables
 
+_NOTHING: Final = (
+    "nothing is declared here: no .sql file has a CREATE TABLE. 'upsert-platform init FOLDER' writes a small project,"
+    " 'upsert-platform discover --into FOLDER' declares the topics of a cluster"
+)
 _SUFFIXES: Final = (".sql", ".yaml", ".yml", ".properties", ".json")
 _OTHER_FILES: Final = (*VARIABLES_FILES, "defs.yaml", "component.yaml", "dagster.yaml", "workspace.yaml")
 
@@ -33,6 +37,7 @@ def load_project(
     given: Mapping[str, str] | None = None,
     defaults: Mapping[str, Mapping[str, str]] | None = None,
     unset: Callable[[str], str] | None = None,
+    discovered: Mapping[str, str] | None = None,
 ) -> tuple[Project, list[Problem]]:
     """Reads everything that a project folder declares, file by file in the order of their names.
 
@@ -48,6 +53,8 @@ def load_project(
         given: values of variables that win over the environment.
         defaults: connector to options that the source of a pipeline gets where it declares none.
         unset: gives the value of a variable that nobody sets; such a variable is a problem without it.
+        discovered: name of a table to the text that declares it, with what is written from it; a table that the folder
+            declares itself wins. The folder may then be without declarations.
 
     Returns:
         The project, with the tables and inserts that could be read, and every problem found. Use the project only when
@@ -61,6 +68,10 @@ def load_project(
     for file in sorted(path.iterdir()):
         if file.suffix in _SUFFIXES and file.name not in _OTHER_FILES and file.is_file():
             _read_file(file, values, found, pipelines)
+    own = {table.name for table in found.tables}
+    for name, text in (discovered or {}).items():
+        if name not in own:
+            found.add(read_statements(text, str(path / f"{name}.sql (discovered)"), values))
 
     def derive(tables: Mapping[str, Table]) -> Declarations:
         derived = Declarations()
@@ -72,8 +83,8 @@ def load_project(
     scripts, problems = resolve(found, derive=derive, tell_before=tell_before)
     declared = Project(str(path), scripts.tables, scripts.inserts)
     problems += project_problems(declared, connectors, written=scripts.mentioned, keyed=scripts.keyed)
-    if not scripts.tables and not problems:
-        problems.append(Problem("nothing is declared here: no .sql file has a CREATE TABLE", SourceLocation(str(path))))
+    if not scripts.tables and not problems and discovered is None:
+        problems.append(Problem(_NOTHING, SourceLocation(str(path))))
     tables = {name: without_platform_options(table) for name, table in scripts.tables.items()}
     return Project(str(path), tables, scripts.inserts), problems
 

@@ -9,13 +9,13 @@ from typing import Final
 
 from upsert_platform.changelog.path_segment import same_folder
 from upsert_platform.changelog.rows import SYSTEM_COLUMNS
-from upsert_platform.connector import Connector
-from upsert_platform.destination import OPERATION, SEQUENCE
-from upsert_platform.errors import Problem
-from upsert_platform.internal_columns import PREFIX, is_internal
-from upsert_platform.model import ColumnKind, Options, Project, Table, asset_part
-from upsert_platform.platform_options import platform_problems, split_options
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.connector import Connector
+from upsert_platform.core.destination import OPERATION, SEQUENCE
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.internal_columns import PREFIX, is_internal
+from upsert_platform.core.model import ColumnKind, Options, Project, Table, asset_part
+from upsert_platform.core.platform_options import platform_problems, split_options
+from upsert_platform.core.types import LogicalType, TypeName
 
 TRUNCATE_TIMESTAMPS: Final = "truncate-timestamps"
 """Option of any source table: ``true`` allows TIMESTAMP(7) to (9), whose last digits are cut."""

@@ -20,11 +20,11 @@ from rich.text import Text
 
 from upsert_platform.changelog import lake
 from upsert_platform.changelog.tables import is_uri
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.demo.instance import dagster_home, environment
 from upsert_platform.demo.pageviews import TOPIC as VIEWS_TOPIC
 from upsert_platform.demo.pageviews import Pageviews, Rows, expected, tables
 from upsert_platform.demo.users import TOPIC, Users, produce
-from upsert_platform.errors import UpsertPlatformError
 from upsert_platform.local import supervisor
 
 if TYPE_CHECKING:
@@ -164,8 +164,8 @@ def _compare(name: str, rows: Rows, wanted: Rows, console: Console) -> None:
 
 def _audited() -> dict[str, Verdict]:
     """Return the referee's verdict for both tables."""
-    from upsert_platform.hops.audit import audit
-    from upsert_platform.hops.binding import bind, load
+    from upsert_platform.sync.audit import audit
+    from upsert_platform.sync.binding import bind, load
 
     binding = bind(*load())
     return {name: audit(binding.targets[name], lake.default_lake()).verdict for name in TABLES}

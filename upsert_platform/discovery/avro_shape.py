@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.discovery.shape import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, FoundColumn, apart
 from upsert_platform.formats.registered.registry import RegisteredSchema
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 _PLAIN: Final[Mapping[str, LogicalType]] = {
     "string": STRING,

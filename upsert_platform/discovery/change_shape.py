@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.discovery.json_shape import columns_of, texts_in
 from upsert_platform.discovery.shape import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, FoundColumn, Side
 from upsert_platform.discovery.texts import SQL, standard_of
 from upsert_platform.formats.json.tree import Tree
-from upsert_platform.types import LogicalType, TypeName
 
 _STANDARD: Final = "timestamp-format.standard"
 _MYSQL: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?", re.IGNORECASE)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.discovery.shape import BOOLEAN, DOUBLE, STRING, Found, FoundColumn, apart
 from upsert_platform.discovery.texts import decimal_of, integer_of, standard_of, type_of_texts
 from upsert_platform.formats.json.tree import FloatText, IntText, Tree
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 _MANY_NAMES: Final = 12
 """Names from which on an object that has few of them each time is a map."""

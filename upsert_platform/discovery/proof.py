@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.declarations.project import load_project
 from upsert_platform.discovery.sample import Sample
-from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.hops.binding import bind
-from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
+from upsert_platform.sync.binding import bind
+from upsert_platform.sync.connectors import CONNECTORS
 
 
 @dataclass(frozen=True, slots=True)

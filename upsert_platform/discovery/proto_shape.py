@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.discovery.shape import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, FoundColumn, apart
 from upsert_platform.formats.protobuf.schema import inner, is_map, is_repeated, kind_of
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

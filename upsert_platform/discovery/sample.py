@@ -78,7 +78,7 @@ def sample_topic(endpoint: KafkaEndpoint, topic: str, *, most: int = MOST_RECORD
         EndpointError: the brokers cannot be reached, or refuse the login or the request.
     """
     from upsert_platform.changelog.accounting import OffsetRange
-    from upsert_platform.errors import TopicError
+    from upsert_platform.core.errors import TopicError
     from upsert_platform.kafka.source.fetch import close_consumers
     from upsert_platform.kafka.topics import describe_topic
 

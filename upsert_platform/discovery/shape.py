@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 STRING = LogicalType(TypeName.STRING)
 BYTES = LogicalType(TypeName.BYTES)

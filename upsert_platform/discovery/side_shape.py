@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Literal
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.discovery.avro_shape import NoTypeError, avro_columns
 from upsert_platform.discovery.change_shape import change_side
 from upsert_platform.discovery.json_shape import columns_of, texts_in
@@ -14,7 +15,6 @@ from upsert_platform.discovery.texts import SQL, is_integer, standard_of, type_o
 from upsert_platform.formats.factory import build_decoder
 from upsert_platform.formats.json.tree import JsonSyntaxError, Tree, parse_tree
 from upsert_platform.formats.registered.registry import RegisteredSchema, SchemaNotFoundError
-from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from upsert_platform.formats.registered.registry import Kind, SchemaRegistry

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.types import quote_name
+from upsert_platform.core.wording import counted
 from upsert_platform.discovery.sample import Sample
 from upsert_platform.discovery.shape import FoundColumn, Side
 from upsert_platform.discovery.side_shape import side_of
 from upsert_platform.formats.factory import FORMATS, build_decoder
-from upsert_platform.types import quote_name
-from upsert_platform.wording import counted
 
 if TYPE_CHECKING:
     from upsert_platform.formats.registered.registry import SchemaRegistry

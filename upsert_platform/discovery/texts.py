@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.discovery.shape import BIGINT, MOST_DIGITS, STRING, Found
 from upsert_platform.formats.java.time import parse_date, parse_time, parse_timestamp
-from upsert_platform.types import LogicalType, TypeName
 
 SQL, ISO = "SQL", "ISO-8601"
 _DECIMAL: Final = re.compile(r"-?(?:0|[1-9][0-9]*)\.([0-9]+)")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from upsert_platform.types import LogicalType
+from upsert_platform.core.types import LogicalType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ class Decoded:
     """Result of decoding a block of messages.
 
     Attributes:
-        rows: one Arrow column per declared column, in order, of `upsert_platform.types.arrow_type`.
+        rows: one Arrow column per declared column, in order, of `upsert_platform.core.types.arrow_type`.
         message: for each row, the index of its message in the block, ascending (int32 array). A message may give
             several rows (a JSON array) or none.
         errors: index of message to reason, for messages that cannot be decoded; they have no rows.

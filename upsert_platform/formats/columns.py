@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats.base import Columns, Decoded
-from upsert_platform.types import arrow_type
 
 
 def schema_of(columns: Columns) -> pa.Schema:

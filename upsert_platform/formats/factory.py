@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.core.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import Settings, nearest, read_settings
 from upsert_platform.formats.avro.options import (
     AvroConfluentSettings,
     AvroSettings,
@@ -32,8 +34,6 @@ from upsert_platform.formats.registered.options import RegistrySettings, passed_
 from upsert_platform.formats.registered.registry import HttpSchemaRegistry, SchemaRegistry
 from upsert_platform.formats.registered.subjects import Destination
 from upsert_platform.formats.validate import check_columns, check_settings
-from upsert_platform.model import Options
-from upsert_platform.options import Settings, nearest, read_settings
 
 if TYPE_CHECKING:
     from upsert_platform.formats.change.images import ImagesEncoder

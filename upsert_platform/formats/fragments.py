@@ -12,10 +12,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.java.double import format_double, format_float
 from upsert_platform.formats.java.text import format_decimal
 from upsert_platform.formats.java.time import DAY_NS, format_date
-from upsert_platform.types import LogicalType, TypeName
 
 Refusals = dict[int, str]
 """Index of a row to why it cannot be written."""

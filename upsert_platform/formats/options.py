@@ -12,7 +12,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from upsert_platform.options import Boolean, Settings, option
+from upsert_platform.core.options import Boolean, Settings, option
 
 TimestampStandard = Literal["SQL", "ISO-8601"]
 """How timestamps are spelled in text: a blank or a ``T`` between date and time."""

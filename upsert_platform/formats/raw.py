@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.fragments import Refusals, valid_text
 from upsert_platform.formats.options import RawSettings
-from upsert_platform.types import LogicalType, TypeName
 
 NUMBERS: Final = {
     TypeName.BOOLEAN: "u1",

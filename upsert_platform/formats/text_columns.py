@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 
 _DAY: Final = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _DATE: Final = rf"(?:000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{{3}})-{_DAY}"

@@ -6,7 +6,9 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.core.options import Settings
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.avro.options import (
     AvroConfluentSettings,
     AvroSettings,
@@ -17,8 +19,6 @@ from upsert_platform.formats.base import Columns
 from upsert_platform.formats.change.options import ChangeSettings, DebeziumJsonSettings
 from upsert_platform.formats.options import MAP_NULL_KEY_MODES, CsvSettings, JsonSettings, ProtobufSettings
 from upsert_platform.formats.registered.format_options import JsonRegistrySettings, ProtoRegistrySettings
-from upsert_platform.options import Settings
-from upsert_platform.types import LogicalType, TypeName
 
 Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""

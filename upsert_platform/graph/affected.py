@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import dagster as dg
 
+from upsert_platform.core.model import Project
 from upsert_platform.graph import keys
 from upsert_platform.graph.keys import AssetKeys
-from upsert_platform.hops.connectors import topic_writers
-from upsert_platform.hops.freshness import FreshnessLimits
-from upsert_platform.model import Project
+from upsert_platform.sync.connectors import topic_writers
+from upsert_platform.sync.freshness import FreshnessLimits
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from typing import Final
 
 import dagster as dg
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 VARIABLE: Final = "UPSERT_PLATFORM_ALERT_WEBHOOK"
 _SECONDS: Final = 10.0

@@ -14,7 +14,13 @@ from typing import Any, Final
 import dagster as dg
 
 from upsert_platform.changelog.pauses import paused
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Insert, Project, Table
+from upsert_platform.core.plan import Query
+from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.core.wording import counted
+from upsert_platform.engine.explain import explain_plan
+from upsert_platform.engine.store import query_table
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.broken import Faults, broken_asset
 from upsert_platform.graph.declared import code_references, declared_at, version_of_text
@@ -30,7 +36,8 @@ from upsert_platform.graph.translator import (
     observed,
     translation_of,
 )
-from upsert_platform.hops.connectors import (
+from upsert_platform.sync.changelog_hop import ChangelogPlan
+from upsert_platform.sync.connectors import (
     is_topic,
     kind_of,
     looked_up_before,
@@ -38,12 +45,6 @@ from upsert_platform.hops.connectors import (
     streams_of,
     topic_writers,
 )
-from upsert_platform.model import Insert, Project, Table
-from upsert_platform.plan import Query
-from upsert_platform.platform_options import platform_settings
-from upsert_platform.queries.explain import explain_plan
-from upsert_platform.queries.store import query_table
-from upsert_platform.wording import counted
 
 _STEPS: Final = Steps()
 
@@ -145,20 +146,30 @@ def changelog_result(
     with told_plainly():
         hop = platform.changelog_hop(table.name, run=context.run.run_id)
         plan, store = hop.plan(), hop.store
-    for topic in plan.topics if streams_of(table) else ():
-        key = names.stream_key(table, topic.name)
-        context.log_event(metadata.observed_topic(plan, topic.name, key=key))
-    # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
-    context.op_execution_context.get_step_execution_context().fetch_external_input_asset_version_info()
+    _observe_topics(context, plan, table, names)
     version = metadata.data_version_of_changelog(plan)
     if not plan.backlog:
-        context.log.info("nothing new in the topics: nothing is written")
         return dg.MaterializeResult(
             metadata={**metadata.of_changelog_plan(plan), "lag": 0, "batches": 0, **metadata.of_store(store)},
             data_version=version,
         )
     context.log.info(f"{counted(plan.lag, 'offset')} to read from {counted(len(plan.backlog), 'partition')}")
     return dg.MaterializeResult(value=plan, metadata=metadata.of_changelog_plan(plan), data_version=version)
+
+
+def _observe_topics(context: dg.AssetExecutionContext, plan: ChangelogPlan, table: Table, names: AssetKeys) -> None:
+    """Log an observation of each topic whose data version is not the one that Dagster knows."""
+    step = context.op_execution_context.get_step_execution_context()
+    observed = False
+    for topic in plan.topics if streams_of(table) else ():
+        key = names.stream_key(table, topic.name)
+        known = step.maybe_fetch_and_get_input_asset_version_info(key)
+        if known is None or known.data_version != metadata.data_version_of_topic(plan, topic.name):
+            context.log_event(metadata.observed_topic(plan, topic.name, key=key))
+            observed = True
+    if observed:
+        # What was just observed is what this run reads; by what was known before, the UI would call it out of date.
+        step.fetch_external_input_asset_version_info()
 
 
 def query_asset(
@@ -292,7 +303,6 @@ def destination_result(
         return dg.MaterializeResult(metadata={**shown, "paused": str(pause)}, data_version=dg.DataVersion(told))
     version = dg.DataVersion(f"{plan.head.changelog_id}:{plan.head.batch}" if plan.head else "none")
     if not plan.behind:
-        context.log.info("every batch is applied: nothing is written")
         return dg.MaterializeResult(metadata={**shown, "batches": 0}, data_version=version)
     context.log.info(f"{counted(plan.behind, 'batch')} to apply, from batch {plan.state.applied_batch}")
     return dg.MaterializeResult(value=plan, metadata=shown, data_version=version)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.errors import DeclarationError, Problem
 
 VARIABLE: Final = "UPSERT_PLATFORM_AUTOMATION"
 

@@ -10,11 +10,12 @@ from typing import Final
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.model import asset_part
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AssetKeys
-from upsert_platform.hops.faults import PROJECT
-from upsert_platform.model import asset_part
+from upsert_platform.sync.faults import PROJECT
 
 GROUP: Final = "declarations"
 BROKEN_TAG: Final = "upsert/broken"
@@ -34,7 +35,7 @@ def broken_asset(
     Args:
         deps: assets that it would read.
     """
-    told = "\n".join(f"- {problem}" for problem in problems)
+    told = "\n".join(f"- {shown(problem)}" for problem in problems)
 
     @dg.asset(
         key=key,

@@ -8,10 +8,13 @@ from typing import Any
 
 import dagster as dg
 
+from upsert_platform.core.model import Project, Table
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
 from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.broken import BROKEN_TAG, Faults, broken_declarations, warn_of
+from upsert_platform.graph.changelog_checks import changelog_checks
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.component_settings import DefinitionSettings
 from upsert_platform.graph.delta_tables import major_compact_job
@@ -21,7 +24,6 @@ from upsert_platform.graph.io_managers import changelog_io_manager, destination_
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.launchable import launchable
 from upsert_platform.graph.loss_check import loss_check
-from upsert_platform.graph.quarantine_check import quarantine_check
 from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.replay import replay_job
@@ -38,10 +40,8 @@ from upsert_platform.graph.source_check import source_check
 from upsert_platform.graph.stream import stream_job
 from upsert_platform.graph.topic_check import topic_check
 from upsert_platform.graph.translator import UpsertTranslator, translator_of
-from upsert_platform.hops.binding import with_defaults
-from upsert_platform.hops.freshness import FreshnessLimits
-from upsert_platform.model import Project, Table
-from upsert_platform.platform_options import Severity, platform_settings
+from upsert_platform.sync.binding import with_defaults
+from upsert_platform.sync.freshness import FreshnessLimits
 
 
 def build_definitions(
@@ -108,8 +108,7 @@ def build_definitions(
     return dg.Definitions(
         assets=[*(with_conditions(made) if by_conditions else made), *broken],
         asset_checks=[
-            *(checks.accounted_check(table, names) for table in project.sources()),
-            *(quarantine_check(table, names) for table in project.sources()),
+            *(changelog_checks(table, names) for table in project.sources()),
             *(checks.last_value_check(table, names) for table in targets),
             *declared_checks(project.sources(), targets, names),
         ],

@@ -1,4 +1,4 @@
-"""Asset checks: `offsets_accounted` on changelogs, `last_value_per_key` on destinations (blocking).
+"""Asset check `last_value_per_key` on destinations (blocking).
 
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
@@ -7,93 +7,18 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from upsert_platform.changelog.accounting import RangeAccount, total
-from upsert_platform.destination import DestinationState
+from upsert_platform.core.destination import DestinationState
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.comparison import Comparison
-from upsert_platform.hops.verify import check_batch, check_everything, is_comparable
-from upsert_platform.model import Table
-from upsert_platform.platform_options import platform_settings
-
-
-def accounted_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
-    """Every offset that this run committed is a record or a gap, and every record has a fate. Needs no JVM."""
-    key = names.changelog_key(table.name)
-
-    @dg.multi_asset_check(
-        name=names.op_name("accounted", table.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_ACCOUNTED,
-                asset=key,
-                description="offsets = records + gaps; records = kept + superseded + quarantined + skipped",
-            )
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        with told_plainly():
-            yield from _accounted(context, platform, table, key)
-
-    return check
-
-
-def _accounted(
-    context: dg.AssetCheckExecutionContext, platform: PlatformResource, table: Table, key: dg.AssetKey
-) -> Iterator[dg.AssetCheckResult]:
-    store = platform.changelog(platform.sound().sources[table.name])
-    own = store.batches_of_run(context.run.run_id)
-    head = store.head()
-    # A run that read nothing new shows what stands: the accounts of the newest batch.
-    batches = own or ([head.batch] if head is not None and head.batch else [])
-    if not batches:
-        yield dg.AssetCheckResult(
-            check_name=keys.CHECK_ACCOUNTED,
-            asset_key=key,
-            passed=True,
-            metadata={"new": False, "batch": 0},
-            description="nothing was read yet",
-        )
-        return
-    accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
-    flat = [account for batch in sorted(accounts) for account in accounts[batch]]
-    wrong = [
-        f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
-        for account in flat
-        if (reason := account.imbalance())
-    ]
-    wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
-    wrong += _holes(flat)
-    summed = total(flat)
-    yield dg.AssetCheckResult(
-        check_name=keys.CHECK_ACCOUNTED,
-        asset_key=key,
-        passed=not wrong,
-        metadata={
-            **metadata.of_account(summed),
-            "new": bool(own),
-            "batch": max(batches),
-            **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
-        },
-    )
-
-
-def _holes(accounts: list[RangeAccount]) -> list[str]:
-    """Ranges of a partition that do not begin where the one before ended."""
-    ends: dict[tuple[str, int], int] = {}
-    found = []
-    for account in accounts:
-        place = (account.topic, account.partition)
-        if ends.get(place, account.start) != account.start:
-            found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
-        ends[place] = account.end
-    return found
+from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.verify import check_batch, check_everything, is_comparable
 
 
 def last_value_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -139,12 +64,9 @@ def _compared(
     hop = platform.destination_hop(target.name, run=context.run.run_id)
     try:
         state = hop.plan().state
-        if not is_comparable(hop):
-            yield _standing(target, key, state, "rows are appended: there is no last value per key to look for")
-            return
-        checked = state.verdict.batch if state.verdict else 0
+        standing = standing_result(hop, state, key=key, names=names)
         asked = spark.times_asked
-        if is_asked_for(context.run):
+        if is_comparable(hop) and is_asked_for(context.run):
             if state.lost:
                 yield dg.AssetCheckResult(
                     check_name=keys.CHECK_LAST_VALUE,
@@ -158,20 +80,11 @@ def _compared(
                 yield _standing(target, key, state, "nothing was written yet: there is nothing to compare")
                 return
             found = check_everything(spark.spark_session, hop, upto=state.applied_batch)
-        elif state.verdict is not None and not state.verdict.passed:
-            yield dg.AssetCheckResult(
-                check_name=keys.CHECK_LAST_VALUE,
-                asset_key=key,
-                passed=False,
-                metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
-                description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
-            )
-            return
-        elif checked >= state.applied_batch:
-            told = "nothing was written since the last check" if checked else "nothing was written yet"
-            yield _standing(target, key, state, told, kept=hop.refused.count())
+        elif standing is not None:
+            yield standing
             return
         else:
+            checked = state.verdict.batch if state.verdict else 0
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
         shown_work = metadata.of_spark(spark.page(since=asked), spark.take_work())
@@ -192,6 +105,28 @@ def _compared(
         )
     finally:
         hop.destination.close()
+
+
+def standing_result(
+    hop: DestinationHop, state: DestinationState, *, key: dg.AssetKey, names: AssetKeys
+) -> dg.AssetCheckResult | None:
+    """Return the result of `last_value_per_key` where a sync has nothing new to compare, else None."""
+    target = hop.target.table
+    if not is_comparable(hop):
+        return _standing(target, key, state, "rows are appended: there is no last value per key to look for")
+    if state.verdict is not None and not state.verdict.passed:
+        return dg.AssetCheckResult(
+            check_name=keys.CHECK_LAST_VALUE,
+            asset_key=key,
+            passed=False,
+            metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
+            description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
+        )
+    checked = state.verdict.batch if state.verdict else 0
+    if checked < state.applied_batch:
+        return None
+    told = "nothing was written since the last check" if checked else "nothing was written yet"
+    return _standing(target, key, state, told, kept=hop.refused.count())
 
 
 def _standing(

@@ -17,15 +17,15 @@ from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import applied_before, remove_unused
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.model import Project, Table
+from upsert_platform.core.plan import Query
+from upsert_platform.engine import upkeep as queries_upkeep
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import changelog_of, query_store
-from upsert_platform.model import Project, Table
-from upsert_platform.plan import Query
-from upsert_platform.queries import upkeep as queries_upkeep
+from upsert_platform.sync.binding import changelog_of, query_store
 
 COMPACT = "compact"
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.graph.compact import COMPACT
 from upsert_platform.graph.delta_tables import MAJOR_COMPACT
 from upsert_platform.graph.drain_quarantine import DRAIN
@@ -20,7 +20,7 @@ from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.replay import REPLAY
 from upsert_platform.graph.steps import Execute, OpSettings, Steps
 from upsert_platform.graph.stream import STREAM
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.connectors import CONNECTORS
 
 JOBS: Final = (
     *(SYNC, INGEST, VERIFY, AUDIT, PROVE, WATCH, RECONCILE, REPLAY, REBUILD, DRAIN, COMPACT, MAJOR_COMPACT, STREAM),

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
 
 
 def declared_at(location: SourceLocation, project: str) -> str:

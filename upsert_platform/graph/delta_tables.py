@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.model import Project, Table
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.translator import Translation, TranslatorData, observed
-from upsert_platform.hops.binding import with_defaults
-from upsert_platform.hops.connectors import connector_of
 from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.maxcompute.destination import MaxComputeDestination
-from upsert_platform.model import Project, Table
+from upsert_platform.sync.binding import with_defaults
+from upsert_platform.sync.connectors import connector_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

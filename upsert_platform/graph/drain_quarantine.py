@@ -10,16 +10,18 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.changelog.quarantine import quarantined_count
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.core.model import Project
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.following import check_keys, follow
-from upsert_platform.hops.replay import replay_in_turn
-from upsert_platform.hops.replay_refused import check_replayable, replay_refused
-from upsert_platform.model import Project
+from upsert_platform.sync.following import check_keys, follow
+from upsert_platform.sync.replay import replay_in_turn
+from upsert_platform.sync.replay_refused import check_replayable, replay_refused
 
 DRAIN = "drain_quarantine"
 _STEP = "try_again"
@@ -67,8 +69,8 @@ def drain_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDefinit
                     try:
                         try_again(context, config, platform, spark, name, names)
                     except UpsertPlatformError as error:  # the other tables are tried all the same
-                        failures.append(str(error))
-                        context.log.error(str(error))
+                        failures.append(shown(error))
+                        context.log.error(failures[-1])
         if failures:
             raise dg.Failure(description="; ".join(failures), allow_retries=False)
 
@@ -92,7 +94,7 @@ def _records(
     """Tries records that did not decode again."""
     run = context.run.run_id
     hop = platform.changelog_hop(name, run=run)
-    before = hop.store.quarantined_count()
+    before = quarantined_count(hop.store)
     if not before or config.dry_run:
         _observe(context, names.changelog_key(name), {"dry_run": config.dry_run, "in_quarantine": before})
         return
@@ -101,7 +103,7 @@ def _records(
     session = spark.spark_session
     done = replay_in_turn(session, hop.source, hop.store, run=run)
     counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": done.refused_count}
-    told = {**counts, "in_quarantine": hop.store.quarantined_count()}
+    told = {**counts, "in_quarantine": quarantined_count(hop.store)}
     _observe(context, names.changelog_key(name), {"dry_run": False, **told})
     if done.batch is None:
         return

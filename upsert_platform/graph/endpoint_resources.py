@@ -1,10 +1,10 @@
-"""Dagster resources of endpoints, `kafka` to `postgres`, and `lake`: where the systems of a run are."""
+"""Dagster resources of endpoints, such as `kafka`, and `lake`: where the systems of a run are."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import dagster as dg
 from pydantic import ConfigDict, Field, SecretStr
@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, SecretStr
 from upsert_platform.changelog.lake import HOME_VARIABLE, Lake, home
 from upsert_platform.changelog.tables import is_uri
 from upsert_platform.graph.launchable import SECRET, HoldsSecrets, resolved
-from upsert_platform.hops.endpoints import ENDPOINT_VALUES, EndpointValue
+from upsert_platform.sync.endpoints import ENDPOINT_VALUES, EndpointValue
 
 _OPTIONS = "Further table options, by their names in DDL, for tables that lack them."
 
@@ -31,6 +31,7 @@ class EndpointResource(HoldsSecrets):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     endpoint_name: ClassVar[str]
+    may_be_left_out: ClassVar[bool] = False
 
     options: dict[str, str] = Field(default_factory=dict, description=_OPTIONS)
 
@@ -39,12 +40,6 @@ class EndpointResource(HoldsSecrets):
         return {
             item.field: value for item in ENDPOINT_VALUES[self.endpoint_name] if (value := self.value_of(item.field))
         }
-
-    def defaults(self) -> dict[str, str]:
-        """Option name to value, for tables of the connector."""
-        given = self.given()
-        named = {item.option: given[item.field] for item in self._items() if item.field in given}
-        return {**self.values_of("options"), **named}
 
     def of_environment(self) -> dict[str, Any]:
         """Field to the variable of the environment that gives it, of fields that have no value and no option."""
@@ -113,6 +108,7 @@ class PostgresResource(EndpointResource):
     """Database and user for `postgres` tables whose declaration names none."""
 
     endpoint_name: ClassVar[str] = "postgres"
+    may_be_left_out: ClassVar[bool] = True
 
     url: str | None = Field(
         default=None, description="jdbc:postgresql://host:port/database; UPSERT_POSTGRES_URL if left out."
@@ -127,6 +123,7 @@ class MySqlResource(EndpointResource):
     """Server and user for `mysql-cdc` tables and ingestion pipelines whose declaration names none."""
 
     endpoint_name: ClassVar[str] = "mysql"
+    may_be_left_out: ClassVar[bool] = True
 
     hostname: str | None = Field(default=None, description="Host of the server; UPSERT_MYSQL_HOST if left out.")
     port: int | None = Field(default=None, description="Its port; UPSERT_MYSQL_PORT, or 3306, if left out.")
@@ -134,6 +131,16 @@ class MySqlResource(EndpointResource):
         default=None, description="User with SELECT and replication grants; UPSERT_MYSQL_USER if left out."
     )
     password: str | None = _secret("UPSERT_MYSQL_PASSWORD if left out.")
+
+
+ENDPOINT_RESOURCES: Final[tuple[type[EndpointResource], ...]] = (
+    KafkaResource,
+    TablestoreResource,
+    MaxComputeResource,
+    PostgresResource,
+    MySqlResource,
+)
+"""Every resource of an endpoint; `PlatformResource` has a field per one."""
 
 
 class LakeResource(HoldsSecrets):

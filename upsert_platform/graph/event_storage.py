@@ -39,6 +39,8 @@ class KeptEventStorage(SqliteEventLogStorage):
     def __init__(self, base_dir: str | None, inst_data: ConfigurableClassData | None = None) -> None:
         self._engines: OrderedDict[tuple[int, str], Engine] = OrderedDict()
         self._tables: set[str] = set()
+        self._columns: set[str] = set()
+        self._indexes: set[str] = set()
         self._waits = base_dir is None
         self._given_data = inst_data
         if base_dir is not None:
@@ -70,6 +72,22 @@ class KeptEventStorage(SqliteEventLogStorage):
             if not super().has_table(table_name):
                 return False
             self._tables.add(table_name)
+        return True
+
+    def _has_asset_key_col_on_connection(self, conn: Connection, column_name: str) -> bool:
+        """Return whether the table of assets has a column. Dagster asks for the schema several times in each step."""
+        if column_name not in self._columns:
+            if not super()._has_asset_key_col_on_connection(conn, column_name):
+                return False
+            self._columns.add(column_name)
+        return True
+
+    def has_secondary_index(self, name: str) -> bool:
+        """Return whether an index is complete. One that is stays so."""
+        if name not in self._indexes:
+            if not super().has_secondary_index(name):
+                return False
+            self._indexes.add(name)
         return True
 
     @contextmanager
@@ -116,7 +134,8 @@ class KeptEventStorage(SqliteEventLogStorage):
         with self._db_lock:
             while self._engines:
                 self._engines.popitem()[1].dispose()
-        self._tables.clear()
+        for known in (self._tables, self._columns, self._indexes):
+            known.clear()
         super().wipe()
 
 

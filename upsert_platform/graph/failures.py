@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError, UpsertPlatformError
-from upsert_platform.jvm.gateway import GONE, is_gone
-from upsert_platform.redaction import redact_error
+from upsert_platform.core.error_catalogue import identified, shown
+from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
+from upsert_platform.core.redaction import redact_error
+from upsert_platform.spark.gateway import GONE, is_gone
 from upsert_platform.writing.outcomes import failure_of
 
 
@@ -28,7 +29,7 @@ def told_plainly() -> Iterator[None]:
         yield
     except UpsertPlatformError as error:
         redact_error(error)
-        raise dg.Failure(description=str(error), allow_retries=not isinstance(error, DeclarationError)) from error
+        raise dg.Failure(description=shown(error), allow_retries=not isinstance(error, DeclarationError)) from error
     except Exception as error:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
         raised = failure_of(error)
@@ -36,4 +37,4 @@ def told_plainly() -> Iterator[None]:
             raise dg.Failure(description=GONE) from error
         if raised is None:
             raise
-        raise dg.Failure(description=str(raised)) from error
+        raise dg.Failure(description=identified(raised)) from error

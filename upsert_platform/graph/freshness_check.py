@@ -8,12 +8,12 @@ from typing import Any
 
 import dagster as dg
 
+from upsert_platform.core.model import Table
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.freshness import Judgement, judge
-from upsert_platform.model import Table
+from upsert_platform.sync.freshness import Judgement, judge
 
 
 def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:

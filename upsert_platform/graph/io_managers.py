@@ -9,17 +9,17 @@ from upsert_platform.changelog import compaction
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.rows import KIND, KIND_INSERT, KIND_UPDATE_AFTER, stored_columns
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.types import quote_name
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import PLATFORM, SPARK, TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.changelog_hop import ChangelogPlan, CommittedBatch
-from upsert_platform.hops.destination_hop import DestinationPlan
-from upsert_platform.hops.frame_hop import write_frame
-from upsert_platform.hops.query_hop import QueryHop
-from upsert_platform.types import quote_name
+from upsert_platform.sync.changelog_hop import ChangelogPlan, CommittedBatch
+from upsert_platform.sync.destination_hop import DestinationPlan
+from upsert_platform.sync.frame_hop import write_frame
+from upsert_platform.sync.query_hop import QueryHop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

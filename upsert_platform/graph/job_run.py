@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
+from upsert_platform.graph.pending import Pending, pending
+from upsert_platform.sync.located import LocatedProject
 
 if TYPE_CHECKING:
     from dagster._core.definitions.reconstruct import ReconstructableRepository
@@ -119,13 +121,33 @@ class CodeLocation:
         """The location's jobs, assets and sensors."""
         return self._repository.get_definition()
 
+    def projects(self) -> list[LocatedProject]:
+        """Return the projects of the location: of its components, and of its own definitions.
+
+        Raises:
+            EndpointError: the options of a lake cannot be read.
+        """
+        from upsert_platform.graph.resources import PlatformResource
+
+        resources = self.definition.get_top_level_resources()
+        names = [name for name in resources if name.partition("_")[0] == keys.PLATFORM]
+        suffixes = {name.removeprefix(keys.PLATFORM) for name in names}
+        needed = {f"{name}{suffix}" for name in (keys.PLATFORM, *keys.ENDPOINTS, keys.LAKE) for suffix in suffixes}
+        with dg.build_resources({name: item for name, item in resources.items() if name in needed}) as built:
+            found = [getattr(built, name) for name in names]
+            return [item.located() for item in found if isinstance(item, PlatformResource)]
+
+    def jobs(self) -> list[str]:
+        """Return the names of its jobs, sorted; without that of assets that Dagster adds."""
+        return sorted(item.name for item in self.definition.get_all_jobs() if not item.name.startswith("__"))
+
     def job(self, name: str) -> dg.JobDefinition:
         """Return a job by its name.
 
         Raises:
             JobRunError: the location has none of that name.
         """
-        names = sorted(item.name for item in self.definition.get_all_jobs() if not item.name.startswith("__"))
+        names = self.jobs()
         if name in names:
             return self.definition.get_job(name)
         raise JobRunError(f"'{self.module}' has no job '{name}'{_instead(name, names)} Its jobs: {', '.join(names)}")
@@ -191,6 +213,16 @@ class CodeLocation:
                 return _result_of(result)
         except dg.DagsterInvalidConfigError as error:
             raise JobRunError(f"job '{job}': the run configuration does not fit it: {error}") from error
+
+    def pending(
+        self, job: str, *, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey] | None = None
+    ) -> Pending:
+        """Ask what a run of a job, or of a part of it, would do and report; see `upsert_platform.graph.pending`.
+
+        Raises:
+            JobRunError: the location has no such job.
+        """
+        return pending(self.definition, self.job(job), instance=instance, assets=assets)
 
     def requests(self, job: str, *, instance: dg.DagsterInstance) -> Iterator[Sequence[dg.RunRequest] | None]:
         """Yield, at each look, what the location's sensor for a job asks for; None where no sensor asks for the job."""

@@ -5,12 +5,12 @@ from typing import Any, Final
 
 import dagster as dg
 
+from upsert_platform.core.model import Project
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
-from upsert_platform.hops.connectors import stream_group
-from upsert_platform.hops.freshness import FreshnessLimits
-from upsert_platform.model import Project
-from upsert_platform.platform_options import Severity, platform_settings
+from upsert_platform.sync.connectors import stream_group
+from upsert_platform.sync.freshness import FreshnessLimits
 
 Job = Any
 """What `define_asset_job` returns; Dagster does not export its name."""

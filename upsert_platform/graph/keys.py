@@ -11,16 +11,18 @@ from typing import Any, TypeVar
 import dagster as dg
 import sqlglot
 
+from upsert_platform.core.model import Column, Insert, Table, asset_part
+from upsert_platform.core.plan import Query
+from upsert_platform.core.types import LogicalType
+from upsert_platform.engine.lineage import lineage
 from upsert_platform.graph.parameters import rename_parameters
-from upsert_platform.hops.connectors import connector_of, stream_group
-from upsert_platform.model import Column, Insert, Table, asset_part
-from upsert_platform.plan import Query
-from upsert_platform.queries.lineage import lineage
-from upsert_platform.types import LogicalType
+from upsert_platform.sync.connectors import connector_of, stream_group
 
 F = TypeVar("F", bound=Callable[..., Any])
 PLATFORM = "platform"
 SPARK = "spark"
+ENDPOINTS = ("kafka", "tablestore", "maxcompute", "postgres", "mysql")
+LAKE = "lake"
 CHANGELOG_IO = "changelog_io"
 DESTINATION_IO = "destination_io"
 QUERY_IO = "query_io"

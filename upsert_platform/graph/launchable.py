@@ -10,7 +10,7 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import PrivateAttr
 
-from upsert_platform.model import is_secret_option
+from upsert_platform.core.model import is_secret_option
 
 SECRET: Final[dict[str, Any]] = {"dagster__is_secret": True}
 """`json_schema_extra` of a field whose value Dagster masks."""

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import Severity, platform_settings
+from upsert_platform.core.source import ForeseesLoss, Unread
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import SYNC
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.model import Table
-from upsert_platform.platform_options import Severity, platform_settings
-from upsert_platform.source import ForeseesLoss, Unread
 
 
 def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:

@@ -11,15 +11,15 @@ import dagster as dg
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.rows import CHANGE_KINDS, KIND
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.destination import DestinationState
-from upsert_platform.hops.changelog_hop import ChangelogPlan, ChangelogRun
-from upsert_platform.hops.comparison import Comparison
-from upsert_platform.hops.destination_hop import DestinationPlan
-from upsert_platform.hops.destination_run import DestinationRun
-from upsert_platform.hops.frame_hop import WrittenFrame
-from upsert_platform.hops.query_hop import QueryRun
-from upsert_platform.jvm.spark_work import SparkWork
-from upsert_platform.queries.engine import QueryBatchPlan
+from upsert_platform.core.destination import DestinationState
+from upsert_platform.engine.engine import QueryBatchPlan
+from upsert_platform.spark.spark_work import SparkWork
+from upsert_platform.sync.changelog_hop import ChangelogPlan, ChangelogRun
+from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.destination_hop import DestinationPlan
+from upsert_platform.sync.destination_run import DestinationRun
+from upsert_platform.sync.frame_hop import WrittenFrame
+from upsert_platform.sync.query_hop import QueryRun
 
 _COUNTED_ROWS: Final = 20_000_000
 """Rows of a table of the lake up to which some of them are counted, in one column of its files."""

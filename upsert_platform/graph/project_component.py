@@ -1,16 +1,21 @@
 """A project folder as a Dagster component, for code locations that are built from ``defs.yaml`` files."""
 
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import dagster as dg
+from dagster._core.storage.defs_state.base import DefsStateStorage
 from dagster.components.resolved.errors import ResolutionException
+from dagster.components.utils.defs_state import DefsStateConfig, DefsStateConfigArgs, ResolvedDefsStateConfig
 from dagster.components.utils.translation import TranslationFn, TranslationFnResolver
-from pydantic import ConfigDict, Field, PrivateAttr
+from dagster_shared.serdes.objects.models.defs_state_info import LOCAL_STATE_VERSION, DefsStateManagementType
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.declarations.starter import write_starter
 from upsert_platform.graph.component_settings import (
     DefinitionSettings,
@@ -18,8 +23,14 @@ from upsert_platform.graph.component_settings import (
     ScheduleSettings,
     SensorSettings,
 )
+from upsert_platform.graph.discovered_topics import TopicSettings, discover_declarations, state_text, write_state
 from upsert_platform.graph.steps import OpSettings
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
+
+if TYPE_CHECKING:
+    from upsert_platform.graph.resources import PlatformResource
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def texts(context: dg.ResolutionContext, values: Mapping[str, Any]) -> dict[str, str]:
@@ -85,20 +96,27 @@ _ENVIRONMENT: Final = re.compile(r"\{\{\s*env(?:\.([A-Za-z_]\w*)|\(\s*['\"]([A-Z
 
 
 class UpsertProjectScaffolder(dg.Scaffolder):
-    """Writes a `defs.yaml`, and beside it the small project of `upsert-platform init`."""
+    """Writes a `defs.yaml`, and beside it the small project of `upsert-platform init`.
+
+    Topic and tables have the name of the new component, so that the projects of one code location share none.
+    """
 
     def scaffold(self, request: dg.ScaffoldRequest) -> None:
         """Writes both into the folder of the new component."""
+        folder = Path(request.target_path)
+        topic = re.sub(r"\W", "_", folder.name, flags=re.ASCII)
         dg.scaffold_component(request, {})
-        write_starter(Path(request.target_path), tests=False)
+        write_starter(folder, topic=f"_{topic}" if topic[0].isdigit() else topic, tests=False)
 
 
 @dg.scaffold_with(UpsertProjectScaffolder)
-class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
+class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     """Topics, changelogs and destination tables of a folder of declarations.
 
     The folder holds what `upsert_platform.declarations.project.load_project` reads: Flink SQL, YAML, ingestion
-    pipelines, Kafka Connect configurations. Options given here complete tables that do not declare them.
+    pipelines, Kafka Connect configurations. Options given here complete tables that do not declare them. With `topics`
+    the topics of a cluster are declared by what their records are; Dagster keeps the declarations as the component's
+    state, and `dg utils refresh-defs-state` discovers anew.
 
     Example of a ``defs.yaml`` beside the declarations:
 
@@ -123,6 +141,15 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         " whose own definitions then name it.",
     )
     project: str = Field(default=".", description="The folder, relative to the component's own.")
+    topics: TopicSettings | None = Field(
+        default=None,
+        description="Topics that are discovered: `match`, the pattern of their names; `to`, destinations that each is"
+        " written to; `registry`. A table that the folder declares itself wins.",
+    )
+    defs_state: ResolvedDefsStateConfig = Field(
+        default_factory=DefsStateConfigArgs.local_filesystem,
+        description="Where Dagster keeps the declarations of discovered topics, as for any state-backed component.",
+    )
     home: str | None = Field(default=None, description="Root of the lake; UPSERT_PLATFORM_HOME if left out.")
     kafka: TextOptions = Field(default_factory=dict, description="Options for upsert-kafka tables.", repr=False)
     tablestore: TextOptions = Field(default_factory=dict, description="Options for tablestore tables.", repr=False)
@@ -167,6 +194,56 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
 
     _instance: str = PrivateAttr(default="")
     _tells_alerts: bool = PrivateAttr(default=True)
+    _discovered: str | None = PrivateAttr(default=None)
+    _loads: bool = PrivateAttr(default=False)
+
+    @classmethod
+    def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
+        """Return the component; only one with `topics` has a state."""
+        loaded: Self = super(dg.StateBackedComponent, cls).load(attributes, context)
+        if loaded.topics is not None:
+            key = loaded.defs_state_config.key
+            context.component_tree.mark_component_defs_state_key(defs_state_key=key, loc=context.component_loc)
+        return loaded
+
+    @property
+    def defs_state_config(self) -> DefsStateConfig:
+        """Key and storage of the state."""
+        if self.topics is None:  # a state that nothing refreshes, and no storage holds
+            return DefsStateConfig.from_args(DefsStateConfigArgs.legacy_code_server_snapshots(), default_key="none")
+        named = f"{self.name}:" if self.name else ""
+        key = f"UpsertProjectComponent[{named}{self.topics.match}]"
+        return DefsStateConfig.from_args(self.defs_state, default_key=key)
+
+    def write_state_to_path(self, state_path: Path) -> None:
+        """Discover the topics, and write their declarations.
+
+        Raises:
+            DeclarationError: no servers are given, or an option is wrong.
+            EndpointError: the brokers or the registry do not answer, or refuse the login.
+        """
+        if self.topics is not None:
+            platform = self._platform(Path(self.project))
+            options = platform.defaults().get("upsert-kafka", {})
+            write_state(discover_declarations(self.topics, options, root=platform.root), state_path)
+
+    async def refresh_state(self, project_root: Path) -> str:
+        """Discover anew; where a code location is loaded while the brokers are away, the last state stays."""
+        try:
+            return await super().refresh_state(project_root)
+        except EndpointError as error:
+            version = self._last_version() if self._loads else None
+            if version is None:
+                raise
+            _LOGGER.warning("topics keep their last declarations, for they could not be discovered: %s", error)
+            return version
+
+    def _last_version(self) -> str | None:
+        config = self.defs_state_config
+        if config.management_type is DefsStateManagementType.LOCAL_FILESYSTEM:
+            return LOCAL_STATE_VERSION
+        storage = DefsStateStorage.get()
+        return storage.get_latest_version(config.key) if storage is not None else None
 
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Assets, checks, jobs, sensor and resources of the folder.
@@ -178,6 +255,18 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
         unnamed = [item for item in everyone if item.name is None]
         self._instance = self.name or (_place(context) if self.name is None and len(unnamed) > 1 else "")
         self._tells_alerts = everyone[0] is self
+        if self.topics is None:
+            return self.definitions_of((context.path / self.project).resolve())
+        self._loads = True
+        try:
+            return super().build_defs(context)
+        finally:
+            self._loads = False
+
+    def build_defs_from_state(self, context: dg.ComponentLoadContext, state_path: Path | None) -> dg.Definitions:
+        """The definitions of the folder and of the discovered topics."""
+        assert self.topics is not None
+        self._discovered = state_text(state_path, self.topics.match)
         return self.definitions_of((context.path / self.project).resolve())
 
     def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
@@ -199,21 +288,9 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
     def definitions_of(self, folder: Path) -> dg.Definitions:
         """The definitions of a folder; the point to override for other resources or assets."""
         from upsert_platform.graph.build import definitions_of
-        from upsert_platform.graph.resources import (
-            KafkaResource,
-            MaxComputeResource,
-            PlatformResource,
-            SparkResource,
-            TablestoreResource,
-        )
+        from upsert_platform.graph.resources import SparkResource
 
-        platform = PlatformResource(
-            project=str(folder),
-            home=self.home,
-            kafka=KafkaResource(options=self.kafka),
-            tablestore=TablestoreResource(options=self.tablestore),
-            maxcompute=MaxComputeResource(options=self.maxcompute),
-        )
+        platform = self._platform(folder)
         spark = SparkResource(profile=self.profile, settings=self.spark, local_rows=self.local_rows)
         translates = (
             self.translation is not None or type(self).get_asset_spec is not UpsertProjectComponent.get_asset_spec
@@ -227,6 +304,23 @@ class UpsertProjectComponent(dg.Component, dg.Model, dg.Resolvable):
             alerts=self._tells_alerts,
             translator=_ByComponent(self) if translates else None,
             settings=DefinitionSettings(self.op, self.jobs, self.sensor, self.schedules, self.execute),
+        )
+
+    def _platform(self, folder: Path) -> "PlatformResource":
+        from upsert_platform.graph.resources import (
+            KafkaResource,
+            MaxComputeResource,
+            PlatformResource,
+            TablestoreResource,
+        )
+
+        return PlatformResource(
+            project=str(folder),
+            home=self.home,
+            discovered=self._discovered,
+            kafka=KafkaResource(options=self.kafka),
+            tablestore=TablestoreResource(options=self.tablestore),
+            maxcompute=MaxComputeResource(options=self.maxcompute),
         )
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.model import Project
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.connectors import stream_group, streams_of
-from upsert_platform.hops.query_hop import QueryHop
-from upsert_platform.model import Project
+from upsert_platform.sync.connectors import stream_group, streams_of
+from upsert_platform.sync.query_hop import QueryHop
 
 REBUILD = "rebuild"
 

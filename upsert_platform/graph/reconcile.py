@@ -6,15 +6,16 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import DeclarationError, DestinationError, Problem, UpsertPlatformError
+from upsert_platform.core.model import Project
+from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.reconcile import Reconciliation, reconcile
-from upsert_platform.model import Project
-from upsert_platform.platform_options import platform_settings
+from upsert_platform.sync.reconcile import Reconciliation, reconcile
 
 RECONCILE = "reconcile"
 _STEP = "repair"
@@ -53,8 +54,8 @@ def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDef
                 try:
                     _repair(context, platform, spark, name, names.destination_key(name), dry_run=config.dry_run)
                 except UpsertPlatformError as error:  # the other tables are repaired all the same
-                    failures.append(str(error))
-                    context.log.error(str(error))
+                    failures.append(shown(error))
+                    context.log.error(failures[-1])
         if failures:
             raise dg.Failure(description="; ".join(failures), allow_retries=False)
 

@@ -8,19 +8,19 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.errors import DeclarationError, DestinationError, Problem
+from upsert_platform.core.errors import DeclarationError, DestinationError, Problem
+from upsert_platform.core.model import Project
+from upsert_platform.core.source import Start
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.following import check_keys, follow
-from upsert_platform.hops.replay_into import new_target, replay_into
-from upsert_platform.hops.replay_start import start_of
-from upsert_platform.hops.replay_topic import replay_topic
-from upsert_platform.model import Project
-from upsert_platform.source import Start
+from upsert_platform.sync.binding import changelog_of
+from upsert_platform.sync.following import check_keys, follow
+from upsert_platform.sync.replay_into import new_target, replay_into
+from upsert_platform.sync.replay_start import start_of
+from upsert_platform.sync.replay_topic import replay_topic
 
 REPLAY = "replay"
 _STEP = "replay_topic"

@@ -16,9 +16,13 @@ from pydantic import Field, PrivateAttr
 from upsert_platform.changelog.lake import Lake, check_writable, project_path
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.destination import Destination
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.source import Source
+from upsert_platform.core.unreachable import wait_once_for
+from upsert_platform.graph.discovered_topics import read_discovered
 from upsert_platform.graph.endpoint_resources import (
+    ENDPOINT_RESOURCES,
     EndpointResource,
     KafkaResource,
     LakeResource,
@@ -27,23 +31,23 @@ from upsert_platform.graph.endpoint_resources import (
     PostgresResource,
     TablestoreResource,
 )
-from upsert_platform.graph.launchable import HoldsSecrets, flat, launchable, resolved
+from upsert_platform.graph.keys import LAKE
+from upsert_platform.graph.launchable import SECRET, HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
-from upsert_platform.hops.binding import Binding, QuerySource, bind_sound, changelog_of, load, open_unbound
-from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.connectors import keep_connections
-from upsert_platform.hops.declared import Declared, declared
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.endpoints import Endpoints, project_variables
-from upsert_platform.hops.on_demand import OnDemand, local_rows
-from upsert_platform.hops.query_hop import QueryHop
-from upsert_platform.jvm.placement import refuse_wrong
-from upsert_platform.jvm.profiles import SparkPlace, spark_place
-from upsert_platform.jvm.spark_work import SparkWork, WorkCounter
-from upsert_platform.jvm.warm_session import close_session, session_for_run
-from upsert_platform.source import Source
-from upsert_platform.unreachable import wait_once_for
+from upsert_platform.spark.placement import refuse_wrong
+from upsert_platform.spark.profiles import SparkPlace, spark_place
+from upsert_platform.spark.spark_work import SparkWork, WorkCounter
+from upsert_platform.spark.warm_session import close_session, session_for_run
+from upsert_platform.sync.binding import Binding, QuerySource, bind_sound, changelog_of, load, open_unbound
+from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.connectors import keep_connections
+from upsert_platform.sync.declared import Declared, declared
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.endpoints import Endpoints, project_variables
+from upsert_platform.sync.located import LocatedProject
+from upsert_platform.sync.on_demand import OnDemand, local_rows
+from upsert_platform.sync.query_hop import QueryHop
 
 _AWAY_SECONDS = 30.0
 """How long an endpoint that was not reached counts as away for the other steps of a run."""
@@ -190,6 +194,11 @@ class PlatformResource(HoldsSecrets):
         default=None, description="Folder of the project; UPSERT_PLATFORM_PROJECT, or the demo, if left out."
     )
     home: str | None = Field(default=None, description="Superseded by `root` of the resource `lake`; wins over it.")
+    discovered: str | None = Field(
+        default=None,
+        description="Declarations of discovered topics, which the component gives; no value to give by hand.",
+        json_schema_extra=SECRET,  # kept in the process: they would fill the page of the resource
+    )
     kafka: dg.ResourceDependency[KafkaResource]
     tablestore: dg.ResourceDependency[TablestoreResource]
     maxcompute: dg.ResourceDependency[MaxComputeResource]
@@ -200,8 +209,9 @@ class PlatformResource(HoldsSecrets):
     _changelogs: OrderedDict[str, ChangelogStore] | None = PrivateAttr(default=None)
 
     def __init__(self, **data: Any) -> None:
-        """Takes the values and the resources; `postgres`, `mysql` and `storage` may be left out."""
-        others = {"postgres": PostgresResource(), "mysql": MySqlResource(), "storage": LakeResource()}
+        """Takes the values and the resources; those of databases, and `storage`, may be left out."""
+        others: dict[str, Any] = {item.endpoint_name: item() for item in ENDPOINT_RESOURCES if item.may_be_left_out}
+        others["storage"] = LakeResource()
         super().__init__(**{**others, **data})
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
@@ -251,17 +261,32 @@ class PlatformResource(HoldsSecrets):
 
     def _bound(self) -> Binding:
         lake = self.lake
-        project, problems = load(self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake)
+        project, problems = load(
+            self._folder, root=lake.root, endpoints=self.endpoints(), lake=lake, discovered=self._discovered()
+        )
         return bind_sound(project, problems, defaults=self.defaults())
 
     def declared(self) -> Declared:
         """The project as far as a code location needs it: without secrets, and without asking a server again."""
-        return declared(self._folder, lake=self.lake, endpoints=self.endpoints(), defaults=self.defaults())
+        return declared(
+            self._folder,
+            lake=self.lake,
+            endpoints=self.endpoints(),
+            defaults=self.defaults(),
+            discovered=self._discovered(),
+        )
+
+    def _discovered(self) -> Mapping[str, str] | None:
+        text = self.value_of("discovered")
+        return None if text is None else read_discovered(text)
+
+    def located(self) -> LocatedProject:
+        """Return the project as commands read it."""
+        return LocatedProject(self._folder, self.lake, self.endpoints(), self.defaults(), self._discovered())
 
     def endpoints(self) -> Endpoints:
         """Return the values of the endpoint resources."""
-        items = (self.kafka, self.tablestore, self.maxcompute, self.postgres, self.mysql)
-        given = {item.endpoint_name: item for item in items}
+        given = _systems(self)
         return Endpoints(
             {name: item.given() for name, item in given.items()},
             {name: item.values_of("options") for name, item in given.items()},
@@ -328,18 +353,18 @@ class PlatformResource(HoldsSecrets):
         )
 
 
+def _systems(platform: PlatformResource) -> dict[str, EndpointResource]:
+    """Endpoint to its resource."""
+    return {item.endpoint_name: getattr(platform, item.endpoint_name) for item in ENDPOINT_RESOURCES}
+
+
 def top_level(platform: PlatformResource) -> dict[str, Any]:
     """The platform's resources as those of a code location: `platform`, and where its systems and its lake are."""
-    systems: dict[str, EndpointResource] = {
-        "kafka": platform.kafka,
-        "tablestore": platform.tablestore,
-        "maxcompute": platform.maxcompute,
-        "postgres": platform.postgres,
-        "mysql": platform.mysql,
+    found: dict[str, Any] = {
+        name: launchable(item, **item.of_environment()) for name, item in _systems(platform).items()
     }
-    found = {name: launchable(item, **item.of_environment()) for name, item in systems.items()}
     root = {"root": platform.home} if platform.home is not None else platform.storage.of_environment()
-    found["lake"] = launchable(platform.storage, **root)
-    nested = {("storage" if name == "lake" else name): item for name, item in found.items()}
+    found[LAKE] = launchable(platform.storage, **root)
+    nested = {("storage" if name == LAKE else name): item for name, item in found.items()}
     # A home of the definition is the lake's root, so that a launch that names another root is heard.
     return {**found, "platform": launchable(platform, home=None, **nested)}

@@ -8,14 +8,15 @@ from contextlib import closing
 
 import dagster as dg
 
-from upsert_platform.capabilities import ComparesSchema
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.capabilities import ComparesSchema
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.model import Table
-from upsert_platform.platform_options import Severity, platform_settings
 
 Difference = Callable[[PlatformResource], str | None]
 """Tells how something differs from its declaration; None where it does not."""
@@ -30,7 +31,7 @@ def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.A
             if store.head() is not None:
                 store.create()
         except ChangelogError as error:
-            return str(error)
+            return shown(error)
         return None
 
     return _check(table, names.changelog_key(table.name), "schema_of_changelog", difference, names)

@@ -12,7 +12,11 @@ from typing import Final
 
 import dagster as dg
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.model import Project
+from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.core.unreachable import waiting_once
 from upsert_platform.graph.affected import Affected, following, written
 from upsert_platform.graph.component_settings import SensorSettings
 from upsert_platform.graph.drain_quarantine import DRAIN
@@ -26,9 +30,6 @@ from upsert_platform.graph.replay import REPLAY
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
-from upsert_platform.model import Project
-from upsert_platform.platform_options import platform_settings
-from upsert_platform.unreachable import waiting_once
 
 RETRY_SECONDS: Final = 300.0
 """How long after a sync that failed its tables are tried again; twice as long after each further failure."""
@@ -118,7 +119,7 @@ def new_offsets_sensor(
                 try:
                     lags[name] = platform.changelog_hop(name, run="sensor").plan().lag
                 except UpsertPlatformError as error:
-                    unread.setdefault(str(error), []).append(name)
+                    unread.setdefault(shown(error), []).append(name)
         troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
         for trouble in troubles:
             context.log.warning(trouble)

@@ -1,4 +1,4 @@
-"""Asset check `equals_source`: a proof that a table holds what its topics say, whoever wrote it.
+"""Asset check `equals_source`: a proof that a table holds what its topics, or its database, say, whoever wrote it.
 
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
@@ -9,21 +9,31 @@ from typing import Any, Final
 import dagster as dg
 from pydantic import Field
 
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
 from upsert_platform.graph.checks import is_asked_for
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import PROVE, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.model import Table
-from upsert_platform.platform_options import Severity, platform_settings
+from upsert_platform.proofs.database import DatabaseProof, follows_database, prove_database
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import NotProvableError
 from upsert_platform.proofs.proof import SETTLE_SECONDS, Proof, prove
+from upsert_platform.sync.binding import Target
 
 _REMEDY: Final = (
     "job '{verify}' says whether the lake agrees with the topic: if it finds these rows too, 'upsert-platform reconcile"
     " {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
+)
+
+
+_DATABASE_REMEDY: Final = (
+    "rows that differ in the changelog are read again by job '{rebuild}' with this table; those of the destination are"
+    " written by 'upsert-platform reconcile {table}'"
 )
 
 
@@ -39,6 +49,12 @@ class ProveConfig(dg.Config):
     settle_seconds: float = Field(
         SETTLE_SECONDS, ge=0, description="How long rows that differ are looked at again, in seconds."
     )
+    max_load: int | None = Field(
+        None, ge=1, description="Of a table that follows a database: wait while more threads of the server run."
+    )
+    max_lag_seconds: float | None = Field(
+        None, ge=0, description="Of a table that follows a database: wait while that replica is further behind."
+    )
 
 
 def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -51,8 +67,9 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
             dg.AssetCheckSpec(
                 keys.CHECK_SOURCE,
                 asset=key,
-                description="The table holds what its topics say, whoever wrote it. Its metadata has the offsets up to"
-                f" which that is proven. Job `{names.named(PROVE)}` executes it, and who executes it by itself.",
+                description="The table holds what its topics, or the database that it follows, say, whoever wrote it."
+                " Its metadata has the offsets, or the position of the log, up to which that is proven. Job"
+                f" `{names.named(PROVE)}` executes it, and who executes it by itself.",
             )
         ],
         can_subset=True,
@@ -70,6 +87,9 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
             spark.refuse_wrong(platform)
             binding = platform.binding()
             bound = binding.targets[target.name]
+            if follows_database(bound):
+                yield _proven_by_database(target, _compare_database(context, config, platform, spark, bound), names)
+                return
             try:
                 found = prove(
                     spark.spark_session,
@@ -81,11 +101,64 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                     tell=context.log.info,
                 )
             except NotProvableError as error:
-                yield _not_proven(key, str(error))
+                yield _not_proven(key, shown(error))
                 return
         yield _proven(target, bound.source.table.name, found, names)
 
     return check
+
+
+def _compare_database(
+    context: dg.AssetCheckExecutionContext,
+    config: ProveConfig,
+    platform: PlatformResource,
+    spark: SparkResource,
+    bound: Target,
+) -> DatabaseProof:
+    return prove_database(
+        spark.spark_session,
+        bound,
+        platform.lake,
+        max_threads=config.max_load,
+        max_lag=config.max_lag_seconds,
+        tell=context.log.info,
+    )
+
+
+def _proven_by_database(target: Table, proof: DatabaseProof, names: AssetKeys) -> dg.AssetCheckResult:
+    first = next(iter(proof.examples), None)
+    remedy = _DATABASE_REMEDY.format(rebuild=names.named(REBUILD), table=target.name)
+    difference = f": {first['difference']}" if first and first.get("difference") else ""
+    example = (
+        f"for example {first['key']} is {first['status']} in the {first['in']}{difference}" if first else "differs"
+    )
+    shown: dict[str, Any] = {
+        "proven_through": str(proof.through),
+        "proven_offset": proof.through.number,
+        "proven_at": dg.MetadataValue.timestamp(proof.proven_at),
+        "compared": proof.changelog.rows,
+        "missing": proof.missing,
+        "extra": proof.extra,
+        "stale": proof.stale,
+        "fetched_chunks": proof.changelog.fetched,
+        "seconds": round(proof.seconds, 3),
+        "new": True,
+    }
+    if proof.examples:
+        shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in proof.examples])
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_SOURCE,
+        asset_key=names.destination_key(target.name),
+        passed=proof.equal,
+        severity=_severity(target),
+        metadata=shown,
+        description=None if proof.equal else f"{example}; {remedy}",
+    )
+
+
+def _severity(target: Table) -> dg.AssetCheckSeverity:
+    fails = platform_settings(target).equals_source is Severity.ERROR
+    return dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN
 
 
 def _not_proven(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
@@ -101,12 +174,11 @@ def _not_proven(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
 
 def _proven(target: Table, source: str, proof: Proof, names: AssetKeys) -> dg.AssetCheckResult:
     remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, source=source)
-    fails = platform_settings(target).equals_source is Severity.ERROR
     return dg.AssetCheckResult(
         check_name=keys.CHECK_SOURCE,
         asset_key=names.destination_key(target.name),
         passed=proof.equal,
-        severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
+        severity=_severity(target),
         metadata=_metadata(proof),
         description=None if proof.equal else f"{_example(proof)}; {remedy}",
     )
@@ -116,6 +188,7 @@ def _metadata(proof: Proof) -> dict[str, Any]:
     found = proof.found
     shown: dict[str, Any] = {
         "proven_through": proof.position,
+        "proven_offset": sum(end for read in proof.through.values() for end in read.end.values()),
         "proven_at": dg.MetadataValue.timestamp(proof.proven_at),
         "at": proof.at,
         "compared": found.compared,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import dagster as dg
 from pydantic import Field
 
-from upsert_platform.model import Table
+from upsert_platform.core.model import Table
 
 Execute = Callable[[dg.AssetExecutionContext, Callable[[], "dg.MaterializeResult[Any]"]], "dg.MaterializeResult[Any]"]
 """Returns the result of an asset's step; the second argument computes it."""

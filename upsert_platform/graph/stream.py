@@ -12,17 +12,17 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
+from upsert_platform.core.model import Project
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.stream_events import events_of, version_of
-from upsert_platform.hops.freshness import Judgement
-from upsert_platform.hops.on_demand import stream_local_rows
-from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
-from upsert_platform.hops.streaming.metrics_page import metrics_page
-from upsert_platform.hops.streaming.reports import Report, Reporter
-from upsert_platform.model import Project
+from upsert_platform.sync.freshness import Judgement
+from upsert_platform.sync.on_demand import stream_local_rows
+from upsert_platform.sync.streaming.loop import StreamLoop, StreamSettings
+from upsert_platform.sync.streaming.metrics_page import metrics_page
+from upsert_platform.sync.streaming.reports import Report, Reporter
 
 STREAM: Final = "stream"
 _STEP: Final = "loop"

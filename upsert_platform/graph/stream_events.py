@@ -10,15 +10,15 @@ import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_IS_USER_PROVIDED_TAG, DATA_VERSION_TAG
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.model import Project
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.freshness_check import metadata_of, severity_of
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.translator import translator_of
-from upsert_platform.hops.binding import Binding, changelog_of
-from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.streaming.reports import Report
-from upsert_platform.model import Project
+from upsert_platform.sync.binding import Binding, changelog_of
+from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.streaming.reports import Report
 
 Tell = Callable[[Sequence[Report]], None]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
 from upsert_platform.graph.checks import is_asked_for
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.hops.audit import Audit, audit_or_reason
-from upsert_platform.model import Table
-from upsert_platform.platform_options import Severity, platform_settings
+from upsert_platform.sync.audit import Audit, audit_or_reason
 
 _REMEDY = (
     "job '{verify}' tells whether the lake says the same as the topic: if it finds these rows too, 'upsert-platform"

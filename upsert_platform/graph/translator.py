@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import dagster as dg
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.model import Insert, Table
 from upsert_platform.graph.keys import AS_DECLARED, TABLE_METADATA, AssetKeys
-from upsert_platform.model import Insert, Table
 
 VARIABLE: Final = "UPSERT_PLATFORM_TRANSLATOR"
 _OF_STREAMS: Final = ("group_name", "description", "metadata", "tags", "automation_condition")

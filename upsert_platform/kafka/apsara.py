@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError, hide
+from upsert_platform.core.errors import EndpointError, hide
 from upsert_platform.kafka.modes import CleanupPolicy, StorageEngine
 
 if TYPE_CHECKING:

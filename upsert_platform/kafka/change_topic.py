@@ -11,11 +11,11 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
+from upsert_platform.core.model import Options, Table
+from upsert_platform.core.options import Boolean, option
 from upsert_platform.kafka.modes import DeliveryGuarantee, FieldsInclude, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.quarantine_options import lower
-from upsert_platform.model import Options, Table
-from upsert_platform.options import Boolean, option
 
 CHANGES: Final = "kafka-changes"
 """Name of the connector."""

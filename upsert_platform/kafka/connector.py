@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import ControlPlace, Readable, Writable
-from upsert_platform.errors import Problem
+from upsert_platform.core.connector import ControlPlace, EndpointValue, Readable, Writable
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Table
+from upsert_platform.core.source import Source
 from upsert_platform.kafka.change_topic import CHANGES, MAPPING, read_as_changes, topic_of
 from upsert_platform.kafka.shared import cluster
 from upsert_platform.kafka.sink.changes import ChangeTopicDestination
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
-from upsert_platform.model import Table
-from upsert_platform.source import Source
 
 if TYPE_CHECKING:
-    from upsert_platform.destination import Destination
+    from upsert_platform.core.destination import Destination
 
 
 class KafkaConnector(Readable):
@@ -26,6 +26,14 @@ class KafkaConnector(Readable):
     name = "kafka"
     kind = "kafka"
     endpoint = "kafka"
+    endpoint_values = (
+        EndpointValue(
+            "bootstrap_servers",
+            "properties.bootstrap.servers",
+            "UPSERT_KAFKA_BOOTSTRAP_SERVERS",
+            stand_in="memory:9092",
+        ),
+    )
     place_option = "topic"
     has_topics = True
 

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
+from upsert_platform.core.unreachable import reaching
 from upsert_platform.kafka.properties import ClientProperties
 from upsert_platform.kafka.refusals import raise_if_refused, redact, remedy
 from upsert_platform.kafka.stores import store_settings
-from upsert_platform.unreachable import reaching
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin
 from upsert_platform.kafka.refusals import NO_LEADER
 

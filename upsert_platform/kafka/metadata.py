@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from upsert_platform.model import Column, ColumnKind
-from upsert_platform.options import nearest
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.model import Column, ColumnKind
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, TypeName
 
 _TEXT: Final = (TypeName.STRING, TypeName.VARCHAR, TypeName.CHAR)
 _WHOLE: Final = (TypeName.INT, TypeName.BIGINT)

@@ -12,6 +12,7 @@ from typing import Annotated, Self
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
+from upsert_platform.core.options import Boolean, Duration, MemorySize, SemicolonList, option
 from upsert_platform.kafka.apsara import ApsaraInstance, TopicProperties
 from upsert_platform.kafka.modes import (
     BoundedMode,
@@ -26,7 +27,6 @@ from upsert_platform.kafka.modes import (
     StorageEngine,
 )
 from upsert_platform.kafka.quarantine_options import QuarantineSettings, lower
-from upsert_platform.options import Boolean, Duration, MemorySize, SemicolonList, option
 
 PAGES = "flink, alibaba, volcengine, tencent"
 """All pages of the connector."""

@@ -12,11 +12,11 @@ from typing import Final
 
 from pydantic import SecretStr
 
+from upsert_platform.core.model import is_secret_option
+from upsert_platform.core.options import nearest
+from upsert_platform.core.redaction import remember_secret
 from upsert_platform.kafka.jaas import CLIENT_ID, JaasError, client_settings
 from upsert_platform.kafka.stores import KINDS, Store, wrapped_pem
-from upsert_platform.model import is_secret_option
-from upsert_platform.options import nearest
-from upsert_platform.redaction import remember_secret
 
 
 def _names(text: str) -> frozenset[str]:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
+from upsert_platform.core.options import Settings, option
 from upsert_platform.kafka.modes import OnError
-from upsert_platform.options import Settings, option
 
 
 def lower(value: object) -> object:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.errors import EndpointError, hide
+from upsert_platform.core.errors import EndpointError, hide
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from upsert_platform.destination import BEFORE
+from upsert_platform.core.destination import BEFORE
+from upsert_platform.core.model import Column, ColumnKind, Table
 from upsert_platform.kafka.change_topic import ChangeTopicSettings
 from upsert_platform.kafka.endpoint import NO_KERBEROS, NO_MECHANISM, client_has_kerberos
 from upsert_platform.kafka.metadata import WRITABLE, metadata_key, metadata_problem
 from upsert_platform.kafka.modes import BoundedMode, CleanupPolicy, DeliveryGuarantee, StartupMode
 from upsert_platform.kafka.options import ScanSettings, UpsertKafkaSettings
 from upsert_platform.kafka.properties import ClientProperties
-from upsert_platform.model import Column, ColumnKind, Table
 
 CDC_FORMATS: Final = ("debezium-json", "canal-json", "maxwell-json", "ogg-json", "debezium-avro-confluent")
 SEVERAL_TOPICS: Final = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from upsert_platform.errors import Problem
+from upsert_platform.core.errors import Problem
 from upsert_platform.kafka.modes import DeliveryGuarantee
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import LEGACY_CONTROL_TOPIC, control_topic_name

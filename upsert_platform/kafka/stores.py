@@ -20,7 +20,7 @@ from typing import Final
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 KINDS: Final = ("PEM", "JKS", "PKCS12")
 """What `ssl.truststore.type` and `ssl.keystore.type` may be."""

@@ -6,7 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from upsert_platform.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.core.errors import DeclarationError, Problem, SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Options, Table
+from upsert_platform.core.options import nearest, read_settings
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats import FORMATS, validate_format
 from upsert_platform.formats.change.metadata import plan_metadata
 from upsert_platform.kafka.change_topic import CHANGES, WITH_SCHEMA, ChangeTopicSettings
@@ -22,9 +25,6 @@ from upsert_platform.kafka.properties import (
     read_properties,
 )
 from upsert_platform.kafka.rules import CDC_FORMATS, table_findings
-from upsert_platform.model import Column, ColumnKind, Options, Table
-from upsert_platform.options import nearest, read_settings
-from upsert_platform.types import LogicalType, TypeName
 
 MODELS: Final[Mapping[str, type[ScanSettings]]] = {
     "upsert-kafka": UpsertKafkaSettings,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.apsara import APPEAR_SECONDS, ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin, KafkaEndpoint
 from upsert_platform.kafka.leaders import ask_offsets

@@ -58,11 +58,11 @@ def start_database(
     make: MakeServer,
     data: Path,
     *,
-    port: int | None,
-    password: str | None,
-    variables: Mapping[str, str] | None,
-    timeout: float,
-    die_with_parent: bool,
+    port: int | None = None,
+    password: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    timeout: float = 120.0,
+    die_with_parent: bool = False,
 ) -> Database:
     """Starts a server on a data directory and returns when it answers.
 

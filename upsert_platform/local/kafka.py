@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from upsert_platform.jvm import jars
 from upsert_platform.local.process import Server, ServerError, accepts, free_port, start, stop
+from upsert_platform.spark import jars
 
 _HOST = "127.0.0.1"
 _CONTROLLER = "CONTROLLER"

@@ -12,37 +12,14 @@ from upsert_platform.local.database import (
     HOST,
     LOG_SETTINGS,
     USER,
-    Database,
     account,
     answers_mysql,
     as_arguments,
-    start_database,
     write_users,
 )
 from upsert_platform.local.process import Server, ServerError
 
 _PROGRAM_PATHS: Final = "/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin"
-
-
-def start_mariadb(
-    data: Path,
-    *,
-    port: int | None = None,
-    password: str | None = None,
-    variables: Mapping[str, str] | None = None,
-    timeout: float = 120.0,
-    die_with_parent: bool = False,
-) -> Database:
-    """Starts a MariaDB server on a data directory, which is filled when it is new; see `start_database`."""
-    return start_database(
-        mariadb_server,
-        data,
-        port=port,
-        password=password,
-        variables=variables,
-        timeout=timeout,
-        die_with_parent=die_with_parent,
-    )
 
 
 def mariadb_server(data: Path, *, port: int, password: str, variables: Mapping[str, str] | None = None) -> Server:

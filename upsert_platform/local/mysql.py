@@ -18,44 +18,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Final
 
-from upsert_platform.jvm import jars
 from upsert_platform.local.database import (
     HOST,
     LOG_SETTINGS,
     USER,
-    Database,
     account,
     answers_mysql,
     as_arguments,
-    start_database,
     write_users,
 )
 from upsert_platform.local.process import Server, ServerError
+from upsert_platform.spark import jars
 
 _ARCHIVE: Final = "mysql-Linux-amd64.tar.gz"
 _LIBRARIES: Final = "usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"
 """Folders of libraries in Debian's packages."""
-
-
-def start_mysql(
-    data: Path,
-    *,
-    port: int | None = None,
-    password: str | None = None,
-    variables: Mapping[str, str] | None = None,
-    timeout: float = 120.0,
-    die_with_parent: bool = False,
-) -> Database:
-    """Starts a MySQL server on a data directory, which is filled when it is new; see `start_database`."""
-    return start_database(
-        mysql_server,
-        data,
-        port=port,
-        password=password,
-        variables=variables,
-        timeout=timeout,
-        die_with_parent=die_with_parent,
-    )
 
 
 def mysql_server(data: Path, *, port: int, password: str, variables: Mapping[str, str] | None = None) -> Server:

@@ -40,6 +40,7 @@ class Server:
         port: of 127.0.0.1, on which it is to listen.
         answers: tells whether it serves already; called until it does.
         environment: added to the environment that it inherits; never written anywhere.
+        account: user of this machine as which it runs; None for the user of this process.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Server:
     port: int
     answers: Callable[[], bool]
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    account: str | None = None
 
     @property
     def log(self) -> Path:
@@ -80,6 +82,9 @@ def start(server: Server, *, timeout: float = 120.0, die_with_parent: bool = Fal
             cwd=server.home,
             env={**os.environ, **server.environment},
             start_new_session=True,
+            user=server.account,
+            group=server.account,
+            extra_groups=None if server.account is None else [],
             preexec_fn=_end_with_parent if die_with_parent and sys.platform == "linux" else None,
         )
     process = psutil.Process(child.pid)

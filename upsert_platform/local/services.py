@@ -12,6 +12,7 @@ from upsert_platform.local.database import USER, answers_mysql
 from upsert_platform.local.kafka import Listener, answers_kafka, broker_server
 from upsert_platform.local.mariadb import mariadb_server
 from upsert_platform.local.mysql import mysql_server
+from upsert_platform.local.postgres import DATABASE, answers_postgres, postgres_server
 from upsert_platform.local.process import Server
 from upsert_platform.local.registry import answers_registry, registry_server, registry_url
 
@@ -29,6 +30,7 @@ class Keys:
     maxcompute_id: str
     maxcompute_secret: str = field(repr=False)
     mysql_password: str = field(default="", repr=False)
+    postgres_password: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,18 @@ def _mysql_variables(port: int, keys: Keys) -> Mapping[str, str]:
     }
 
 
+def _postgres(home: Path, port: int, keys: Keys) -> Server:
+    return postgres_server(home, port=port, password=keys.postgres_password)
+
+
+def _postgres_variables(port: int, keys: Keys) -> Mapping[str, str]:
+    return {
+        "UPSERT_POSTGRES_URL": f"jdbc:postgresql://{_HOST}:{port}/{DATABASE}",
+        "UPSERT_POSTGRES_USER": USER,
+        "UPSERT_POSTGRES_PASSWORD": keys.postgres_password,
+    }
+
+
 def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...]:
     return (
         *(sys.executable, "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
@@ -148,12 +162,13 @@ SERVICES: Mapping[str, Service] = {
     "maxcompute": Service("maxcompute", is_healthy, _maxcompute, _maxcompute_variables),
     "registry": Service("registry", answers_registry, _registry, _registry_variables),
     "mysql": Service("mysql", answers_mysql, _mariadb, _mysql_variables, {"mysql": _mysql}),
+    "postgres": Service("postgres", answers_postgres, _postgres, _postgres_variables),
 }
 MYSQL = "mysql"
 MYSQL_SERVERS = ("mariadb", "mysql")
 """Servers of the service `mysql`, the one that it is by default first."""
 DEFAULT_SERVERS: Mapping[str, str] = {MYSQL: MYSQL_SERVERS[0]}
 """Services that are one of several servers, to the one that they are unless another is asked for."""
-# MariaDB comes up when asked for too: it has to be installed. MySQL is a download of 50 MB.
+# MariaDB and PostgreSQL come up when asked for: they have to be installed. MySQL is a download of 50 MB.
 # The registry is for those who use the Confluent formats: it is a download of 104 MB, so it comes up when asked for.
 DEFAULT_SERVICES = ("kafka", "tablestore", "maxcompute")

@@ -32,6 +32,8 @@ from upsert_platform.local.services import DEFAULT_SERVERS, DEFAULT_SERVICES, SE
 
 _START_ATTEMPTS = 3
 _ANSWER_SECONDS = 120.0
+_LATER_KEYS = ("mysql_password", "postgres_password")
+"""Keys that directories of earlier versions lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,11 +258,11 @@ def _read(directory: Path) -> _Noted:
     path = directory / "local.json"
     if not path.exists():
         names = ("local", secrets.token_urlsafe(24), "local", secrets.token_urlsafe(24))
-        return _Noted({}, Keys(*names, mysql_password=secrets.token_hex(16)))
+        return _Noted({}, Keys(*names, **{name: secrets.token_hex(16) for name in _LATER_KEYS}))
     try:
         noted = json.loads(path.read_text("utf-8"))
         # An earlier version of the platform knew no MySQL server, and later one of two.
-        keys = Keys(**{"mysql_password": secrets.token_hex(16), **noted["keys"]})
+        keys = Keys(**{**{name: secrets.token_hex(16) for name in _LATER_KEYS}, **noted["keys"]})
         return _Noted(dict(noted["ports"]), keys, dict(noted.get("servers", {})))
     except (ValueError, KeyError, TypeError):
         raise ServerError(

@@ -7,16 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from upsert_platform.destination import (
+from upsert_platform.core.destination import (
     OPERATION,
     OPERATION_UPSERT,
     BatchSpan,
     KeepRefused,
     WriteReport,
 )
-from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.core.errors import DestinationError, RecordError
+from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.maxcompute.choices import OnError
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.committing import Committing
@@ -30,7 +29,6 @@ from upsert_platform.maxcompute.recovery import commit_recorded, forget_opened
 from upsert_platform.maxcompute.sending import Sending, wire_plan
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.task_result import TaskResult
-from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.outcomes import Written, opener_of, run_tasks
 
@@ -62,11 +60,11 @@ class Batch:
     judge: Judge
 
 
-def apply_batch(changes: DataFrame | pa.Table | RowsOfTask, batch: Batch) -> WriteReport:
+def apply_batch(changes: DataFrame | RowsOfTask, batch: Batch) -> WriteReport:
     """Sends a change frame, commits it and records the batch as applied.
 
     Args:
-        changes: an Arrow table, or rows of a task, where no partition follows from rows; one task sends them.
+        changes: rows of a task where no partition follows from rows; that task sends them.
 
     Raises:
         DestinationError, RecordError, EndpointError, LeaseHeldError: as `Destination.write` says.
@@ -74,7 +72,7 @@ def apply_batch(changes: DataFrame | pa.Table | RowsOfTask, batch: Batch) -> Wri
     started = time.monotonic()
     batch.lease.check()
     table = batch.table
-    if isinstance(changes, (pa.Table, RowsOfTask)):
+    if isinstance(changes, RowsOfTask):
         return _send_and_commit(batch, changes, distinct_specs(changes, table), started)
     if batch.span.replaces:
         changes = changes.where(f"{OPERATION} = '{OPERATION_UPSERT}'")
@@ -100,9 +98,7 @@ def apply_batch(changes: DataFrame | pa.Table | RowsOfTask, batch: Batch) -> Wri
                 kept.unpersist()
 
 
-def _send_and_commit(
-    batch: Batch, frame: DataFrame | pa.Table | RowsOfTask, specs: list[Spec], started: float
-) -> WriteReport:
+def _send_and_commit(batch: Batch, frame: DataFrame | RowsOfTask, specs: list[Spec], started: float) -> WriteReport:
     table, span, sending = batch.table, batch.span, batch.sending
     opened = Pending(
         api=sending.api,
@@ -174,11 +170,10 @@ def _counted(specs: list[Spec], table: MaxComputeTable) -> tuple[str, ...]:
     return tuple(spec_text(spec) for spec in specs) or (WHOLE_TABLE,)
 
 
-def _send(batch: Batch, frame: DataFrame | pa.Table | RowsOfTask) -> Written[TaskResult]:
+def _send(batch: Batch, frame: DataFrame | RowsOfTask) -> Written[TaskResult]:
     table, sending = batch.table, batch.sending
-    by_one = isinstance(frame, (pa.Table, RowsOfTask))
     return run_tasks(
-        frame if by_one else sending.spread(frame),
+        frame if isinstance(frame, RowsOfTask) else sending.spread(frame),
         sending.task(opener_of(batch.keep_refused)),
         TaskResult,
         what=f"table '{table.name}'",

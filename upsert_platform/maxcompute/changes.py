@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain
@@ -20,7 +21,6 @@ from upsert_platform.maxcompute.read_back import declared_columns
 from upsert_platform.maxcompute.reader import ReadColumn, ReadJob, read_frame
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import parse_maxcompute_type
-from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

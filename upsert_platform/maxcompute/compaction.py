@@ -13,7 +13,7 @@ import json
 import logging
 from collections.abc import Sequence
 
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.lease import ControlLease

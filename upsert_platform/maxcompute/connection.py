@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pydantic import SecretStr
 
-from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError, hide
+from upsert_platform.core.errors import DestinationError, EndpointError, UpsertPlatformError, hide
 from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.writing.time_limit import time_left, time_limit
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import KeyReader, Searchable, Writable
-from upsert_platform.errors import Problem
+from upsert_platform.core.connector import EndpointValue, KeyReader, Searchable, Writable
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Insert, Table
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lookup import MaxComputeKeyReader, lookup_problems
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
-from upsert_platform.model import Insert, Table
 
 if TYPE_CHECKING:
-    from upsert_platform.destination import Destination
+    from upsert_platform.core.destination import Destination
 
 
 class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
@@ -22,6 +22,12 @@ class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
     name = "maxcompute"
     kind = "maxcompute"
     endpoint = "maxcompute"
+    endpoint_values = (
+        EndpointValue("endpoint", "odps.end.point", "UPSERT_MAXCOMPUTE_ENDPOINT", stand_in="http://memory"),
+        EndpointValue("project", "odps.project.name", "UPSERT_MAXCOMPUTE_PROJECT", stand_in="memory"),
+        EndpointValue("access_id", "odps.access.id", "UPSERT_MAXCOMPUTE_ACCESS_ID", credential=True),
+        EndpointValue("access_key", "odps.access.key", "UPSERT_MAXCOMPUTE_ACCESS_KEY", credential=True),
+    )
     scope_options = ("odps.project.name",)
     pipeline_options: ClassVar[Mapping[str, str]] = {}
 

@@ -20,10 +20,9 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import Verdict
+from upsert_platform.core.destination import Verdict
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import ServiceError, explain, is_foreign, to_service_error
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
@@ -145,15 +144,11 @@ class ControlRecord:
     @property
     def last_verdict(self) -> Verdict | None:
         """The last check."""
-        if not self.verdict:
-            return None
-        data = json.loads(self.verdict)
-        return Verdict(**{**data, "at": datetime.fromisoformat(data["at"])})
+        return Verdict.from_json(self.verdict)
 
     def with_verdict(self, verdict: Verdict) -> ControlRecord:
         """This record with another last check."""
-        data = {**asdict(verdict), "at": verdict.at.astimezone(UTC).isoformat()}
-        return replace(self, verdict=json.dumps(data, separators=(",", ":")))
+        return replace(self, verdict=verdict.to_json())
 
     def describes(self, table_id: str) -> bool:
         """Return whether the applied batches are in the table of this identity (unknown identities are trusted)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.choices import SchemaChange, WriteApi
 from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
 from upsert_platform.maxcompute.compaction import CUTS_CHANGES

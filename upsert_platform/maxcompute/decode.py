@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 
 def decode(values: pa.Array, declared: LogicalType, kind: MaxComputeType) -> pa.Array:
-    """Casts a column that was read to `upsert_platform.types.arrow_type(declared)`.
+    """Casts a column that was read to `upsert_platform.core.types.arrow_type(declared)`.
 
     A CHAR column comes back padded with blanks, which are taken off: they are not significant in CHAR.
 
@@ -90,10 +90,3 @@ def decode_partitions(texts: pa.Array, declared: LogicalType, default: str | Non
     if default is not None and default_value(default, declared) is None:
         texts = pc.if_else(pc.equal(texts, default), pa.scalar(None, pa.string()), texts)
     return texts.cast(pa.timestamp("s")).cast(wanted) if pa.types.is_date(wanted) else texts.cast(wanted)
-
-
-def partition_text(values: pa.Array) -> pa.Array:
-    """The text that names a partition, of the values of a partition column; null stays null."""
-    if pa.types.is_date(values.type):
-        return pc.strftime(values.cast(pa.timestamp("s")), "%Y-%m-%d")
-    return values.cast(pa.string())

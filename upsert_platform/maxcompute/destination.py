@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import (
+from upsert_platform.core.capabilities import (
     ComparesSchema,
     KeepsOlderRows,
     PacesCommits,
@@ -25,7 +25,7 @@ from upsert_platform.capabilities import (
     StoresOtherValues,
     WritesInTask,
 )
-from upsert_platform.destination import (
+from upsert_platform.core.destination import (
     BatchSpan,
     Destination,
     DestinationState,
@@ -35,7 +35,8 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.core.errors import DestinationError, LeaseHeldError
+from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.clients import Clients
@@ -50,7 +51,6 @@ from upsert_platform.maxcompute.options import SHORT_INTERVAL
 from upsert_platform.maxcompute.recovery import commit_recorded, drop_opened
 from upsert_platform.maxcompute.stored import folded_key, stored_value, stores_as_given
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.notices import warn_once
 
@@ -68,7 +68,7 @@ _VERDICT_TRIES = 10
 class MaxComputeDestination(
     Destination, KeepsOlderRows, StoresOtherValues, WritesInTask, ReadsInTasks, PacesCommits, ComparesSchema, Resets
 ):
-    """Implements `upsert_platform.destination.Destination` for a declared MaxCompute table."""
+    """Implements `upsert_platform.core.destination.Destination` for a declared MaxCompute table."""
 
     kind = "maxcompute"
 
@@ -171,7 +171,7 @@ class MaxComputeDestination(
 
     def write(
         self,
-        changes: DataFrame | pa.Table | RowsOfTask,
+        changes: DataFrame | RowsOfTask,
         *,
         span: BatchSpan,
         lease: Lease,
@@ -375,7 +375,7 @@ class MaxComputeDestination(
             except ServiceError as error:
                 explain(error, self._client.connection, f"reading {self._what}")
             if actual is None:
-                raise DestinationError(f"{self._what} does not exist")
+                raise DestinationError(f"{self._what} does not exist in MaxCompute")
             differences = compare(self.table, actual)
             if differences:
                 raise DestinationError(f"{self._what} does not fit its declaration: {'; '.join(differences)}")

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.maxcompute.types import MAX_FIELD_BYTES, MaxComputeType, wire_type
-from upsert_platform.types import LogicalType, TypeName
 
 _DAY = 86_400_000_000
 _EPOCH_DAY_MICROS = {
@@ -42,7 +42,7 @@ def encode(values: pa.Array, declared: LogicalType, kind: MaxComputeType) -> Enc
     """Casts a column to its wire type.
 
     Args:
-        values: of `upsert_platform.types.arrow_type(declared)`, or what Spark makes of it.
+        values: of `upsert_platform.core.types.arrow_type(declared)`, or what Spark makes of it.
         declared: the declared type.
         kind: the type of the table's column.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
-from upsert_platform.errors import RecordError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.errors import RecordError
+from upsert_platform.core.internal_columns import internal
 from upsert_platform.maxcompute.names import quote
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.table import MaxComputeTable

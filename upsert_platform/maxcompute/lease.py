@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure

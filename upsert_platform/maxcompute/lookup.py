@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upsert_platform.connector import KeyReader
-from upsert_platform.errors import DestinationError, Problem
+from upsert_platform.core.connector import KeyReader
+from upsert_platform.core.errors import DestinationError, Problem
+from upsert_platform.core.model import Table
+from upsert_platform.core.types import TypeName
 from upsert_platform.maxcompute.clients import Clients
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, read_task
 from upsert_platform.maxcompute.stored import is_named, key_predicate
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import stores
-from upsert_platform.model import Table
-from upsert_platform.types import TypeName
 
 if TYPE_CHECKING:
     import pyarrow as pa

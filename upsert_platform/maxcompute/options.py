@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Self
 from urllib.parse import urlparse
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import SecretStr, field_validator, model_validator
 
+from upsert_platform.core.options import Boolean, Duration, MemorySize, Settings, option
 from upsert_platform.maxcompute.assigners import check_assigner, check_pattern
 from upsert_platform.maxcompute.choices import (
     ANY_CASE,
@@ -27,7 +28,6 @@ from upsert_platform.maxcompute.choices import (
     WriteApi,
 )
 from upsert_platform.maxcompute.partition_spec import refuse_value
-from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 MAX_BUCKETS = 4096
@@ -39,10 +39,9 @@ _LEAST_INTERVAL = timedelta(minutes=1)
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 
-class MaxComputeSettings(Settings):
-    """All options of a MaxCompute table. Counts are checked against the ranges of the connector's documentation."""
+class ServiceSettings(Settings):
+    """The table that is written, and the rights to write it."""
 
-    # What is written, and with which rights.
     connector: str = option("connector", origin="maxcompute", description="The literal `maxcompute`.")
     project: str = option("odps.project.name", origin="maxcompute", description="Project of the table.")
     access_id: SecretStr = option("odps.access.id", origin="maxcompute", description="AccessKey ID.")
@@ -87,7 +86,32 @@ class MaxComputeSettings(Settings):
         " their own. The driver records and commits either kind, so no row is appended twice.",
     )  # fmt: skip
 
-    # Partitions.
+    @field_validator("connector")
+    @classmethod
+    def _is_maxcompute(cls, value: str) -> str:
+        if value.strip().lower() != "maxcompute":
+            raise ValueError(f"is 'maxcompute', not '{value}'")
+        return "maxcompute"
+
+    @field_validator("endpoint", "tunnel_endpoint")
+    @classmethod
+    def _is_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parsed = urlparse(value.strip())
+        if parsed.scheme not in ("http", "https") or not parsed.hostname or parsed.username or parsed.password:
+            raise ValueError("takes a URL as 'https://host/api', without credentials in it")
+        return value.strip().rstrip("/")
+
+    @field_validator("project")
+    @classmethod
+    def _is_project(cls, value: str) -> str:
+        return _name(value)
+
+
+class PartitionSettings(Settings):
+    """Partitions of the rows."""
+
     partition: str | None = option(
         "sink.partition", None, origin="maxcompute",
         description="Static partition, or the leading part of it when the other partition columns are dynamic.",
@@ -127,7 +151,37 @@ class MaxComputeSettings(Settings):
         description="Time zone in which the date-time assigner writes the time.",
     )  # fmt: skip
 
-    # Spill files of the Flink sink; Spark's shuffle does their work.
+    @field_validator("assigner")
+    @classmethod
+    def _is_known_assigner(cls, value: str | None) -> str | None:
+        return check_assigner(value) if value is not None else None
+
+    @field_validator("assigner_format")
+    @classmethod
+    def _is_pattern(cls, value: str) -> str:
+        return check_pattern(value)
+
+    @field_validator("assigner_zone")
+    @classmethod
+    def _is_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value.strip())
+        except (ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"takes a time zone as 'Asia/Shanghai', not '{value}'") from None
+        return value.strip()
+
+    @field_validator("partition_default")
+    @classmethod
+    def _is_partition_value(cls, value: str) -> str:
+        reason = refuse_value(value)
+        if reason:
+            raise ValueError(f"takes a value that a partition can have; '{value}' {reason}")
+        return value
+
+
+class SpillSettings(Settings):
+    """Spill files of the Flink sink; Spark's shuffle does their work."""
+
     file_cached: Boolean = option(
         "sink.file-cached.enable", False, origin="maxcompute", description="Whether rows are spilled to local files."
     )
@@ -167,7 +221,20 @@ class MaxComputeSettings(Settings):
         "sink.file-cached.write.max-retries", 3, origin="maxcompute", ge=0, description="Retries of a file."
     )
 
-    # Upsert.
+    @model_validator(mode="after")
+    def _segment_fits(self) -> Self:
+        # A size that nobody gave follows the other one, and is nobody's mistake.
+        if "file_cached_segment" in self.model_fields_set and self.file_cached_segment > self.file_cached_memory:
+            raise ValueError(
+                "'sink.file-cached.memory.segment-size' is at most 'sink.file-cached.memory'"
+                f" ({self.file_cached_memory} bytes)"
+            )
+        return self
+
+
+class UpsertSettings(Settings):
+    """Sessions of `upsert`."""
+
     writer_retries: Count = option(
         "upsert.writer.max-retries", 3, origin="maxcompute", ge=0, description="Retries of a request that sends rows."
     )
@@ -213,7 +280,25 @@ class MaxComputeSettings(Settings):
         "upsert.flush.concurrent", 2, origin="maxcompute", ge=1, description="Buckets of a partition sent at once."
     )
 
-    # Insert.
+    @model_validator(mode="after")
+    def _bucket_fits(self) -> Self:
+        # A size that nobody gave follows the other one, and is nobody's mistake.
+        if "bucket_buffer" in self.model_fields_set and self.bucket_buffer > self.writer_buffer:
+            raise ValueError(
+                "'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'"
+                f" ({self.writer_buffer} bytes)"
+            )
+        return self
+
+    @property
+    def bucket_bytes(self) -> int:
+        """Encoded bytes of one bucket at which it is sent; a small `upsert.writer.buffer-size` lowers it."""
+        return min(self.bucket_buffer, self.writer_buffer)
+
+
+class InsertSettings(Settings):
+    """Sessions of `insert`."""
+
     insert_commit_threads: Count = option(
         "insert.commit.thread-num",
         16,
@@ -242,7 +327,13 @@ class MaxComputeSettings(Settings):
         description="As upsert.writer.buffer-size, for `insert`.",
     )  # fmt: skip
 
-    # Ours.
+
+class MaxComputeSettings(InsertSettings, UpsertSettings, SpillSettings, PartitionSettings, ServiceSettings):
+    """All options of a MaxCompute table; those of the last base come first.
+
+    Counts are checked against the ranges of the connector's documentation.
+    """
+
     auto_create: Boolean = option(
         "auto.create", False, origin="platform", description="Whether a missing table is created from the declaration."
     )
@@ -299,56 +390,10 @@ class MaxComputeSettings(Settings):
         description="Delta table beside the destination that keeps applied batch, lease and verdict.",
     )  # fmt: skip
 
-    @field_validator("connector")
+    @field_validator("control_table")
     @classmethod
-    def _is_maxcompute(cls, value: str) -> str:
-        if value.strip().lower() != "maxcompute":
-            raise ValueError(f"is 'maxcompute', not '{value}'")
-        return "maxcompute"
-
-    @field_validator("endpoint", "tunnel_endpoint")
-    @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        if value is None:
-            return None
-        parsed = urlparse(value.strip())
-        if parsed.scheme not in ("http", "https") or not parsed.hostname or parsed.username or parsed.password:
-            raise ValueError("takes a URL as 'https://host/api', without credentials in it")
-        return value.strip().rstrip("/")
-
-    @field_validator("project", "control_table")
-    @classmethod
-    def _is_name(cls, value: str) -> str:
-        if not NAME_PATTERN.fullmatch(value.strip()):
-            raise ValueError("takes a name of letters, digits and _, that starts with a letter")
-        return value.strip()
-
-    @field_validator("assigner")
-    @classmethod
-    def _is_known_assigner(cls, value: str | None) -> str | None:
-        return check_assigner(value) if value is not None else None
-
-    @field_validator("assigner_format")
-    @classmethod
-    def _is_pattern(cls, value: str) -> str:
-        return check_pattern(value)
-
-    @field_validator("assigner_zone")
-    @classmethod
-    def _is_zone(cls, value: str) -> str:
-        try:
-            ZoneInfo(value.strip())
-        except (ZoneInfoNotFoundError, ValueError):
-            raise ValueError(f"takes a time zone as 'Asia/Shanghai', not '{value}'") from None
-        return value.strip()
-
-    @field_validator("partition_default")
-    @classmethod
-    def _is_partition_value(cls, value: str) -> str:
-        reason = refuse_value(value)
-        if reason:
-            raise ValueError(f"takes a value that a partition can have; '{value}' {reason}")
-        return value
+    def _is_control_table(cls, value: str) -> str:
+        return _name(value)
 
     @field_validator("request_timeout")
     @classmethod
@@ -356,27 +401,6 @@ class MaxComputeSettings(Settings):
         if value <= timedelta(0):
             raise ValueError("takes a duration above 0")
         return value
-
-    @model_validator(mode="after")
-    def _sizes_fit(self) -> MaxComputeSettings:
-        # A size that nobody gave follows the other one, and is nobody's mistake.
-        given = self.model_fields_set
-        if "file_cached_segment" in given and self.file_cached_segment > self.file_cached_memory:
-            raise ValueError(
-                "'sink.file-cached.memory.segment-size' is at most 'sink.file-cached.memory'"
-                f" ({self.file_cached_memory} bytes)"
-            )
-        if "bucket_buffer" in given and self.bucket_buffer > self.writer_buffer:
-            raise ValueError(
-                "'upsert.writer.bucket.buffer-size' is at most 'upsert.writer.buffer-size'"
-                f" ({self.writer_buffer} bytes)"
-            )
-        return self
-
-    @property
-    def bucket_bytes(self) -> int:
-        """Encoded bytes of one bucket at which it is sent; a small `upsert.writer.buffer-size` lowers it."""
-        return min(self.bucket_buffer, self.writer_buffer)
 
     @property
     def least_interval(self) -> timedelta:
@@ -390,3 +414,9 @@ class MaxComputeSettings(Settings):
         """Uncompressed bytes of one body: `write.body-size`, and never above a quarter of the task's buffer."""
         buffer = self.writer_buffer if self.operation is SinkOperation.UPSERT else self.insert_buffer
         return max(64 << 10, min(self.body_size, buffer // 4))
+
+
+def _name(value: str) -> str:
+    if not NAME_PATTERN.fullmatch(value.strip()):
+        raise ValueError("takes a name of letters, digits and _, that starts with a letter")
+    return value.strip()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 MAX_LEVELS = 6
 MAX_VALUE_BYTES = 255

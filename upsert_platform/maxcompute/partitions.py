@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
-from upsert_platform.errors import DestinationError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.model import Column
+from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.maxcompute.assigners import format_time
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.names import quote
@@ -23,9 +26,6 @@ from upsert_platform.maxcompute.partition_spec import MAX_VALUE_BYTES, Partition
 from upsert_platform.maxcompute.rows import FITS, PARTITION_PREFIX, WirePlan, fitting
 from upsert_platform.maxcompute.stored import default_text, is_absent, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.model import Column
-from upsert_platform.task_runner import RowsOfTask
-from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -140,7 +140,7 @@ def load_assigner(name: str) -> Callable[[Any], Any]:
     return function
 
 
-def distinct_specs(frame: DataFrame | pa.Table | RowsOfTask, table: MaxComputeTable) -> list[Spec]:
+def distinct_specs(frame: DataFrame | RowsOfTask, table: MaxComputeTable) -> list[Spec]:
     """The partitions that a frame writes; values that no partition can have are left out (their rows are refused).
 
     Args:

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, BatchSpan, WriteReport
-from upsert_platform.errors import DeclarationError, DestinationError, SourceLocation
+from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, BatchSpan, WriteReport
+from upsert_platform.core.errors import DeclarationError, DestinationError, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.destination import MaxComputeDestination
@@ -26,8 +28,6 @@ from upsert_platform.maxcompute.names import quote
 from upsert_platform.maxcompute.partition_spec import parse_spec
 from upsert_platform.maxcompute.stream_batches import StreamBatches
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from upsert_platform.capabilities import MOST_TOLD_KEYS, RowsByShare, Shares
+from upsert_platform.core.capabilities import MOST_TOLD_KEYS, RowsByShare, Shares
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import SPLIT_BYTES, MaxStorage, ReadSession
@@ -19,7 +20,6 @@ from upsert_platform.maxcompute.reader import MOST_PREDICATE_KEYS, ReadColumn, R
 from upsert_platform.maxcompute.stored import is_named, key_predicate, stored_value
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

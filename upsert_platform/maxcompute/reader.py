@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.core.types import LogicalType, arrow_type, spark_type
 from upsert_platform.maxcompute.client import Client, QueryResult
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.maxstorage import MaxStorage, ReadSession
 from upsert_platform.maxcompute.names import TableName, quote
 from upsert_platform.maxcompute.partition_spec import Spec
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, arrow_type, spark_type
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,6 @@ COUNT: Final = 33_554_430
 CHECKSUM: Final = 33_554_431
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _NANOS = 1_000_000_000
-_SYSTEM_COLUMNS: Final = ("__version", "__app_version", "__operation", "__key_cols", "__value_cols")
 _OPERATION_PLACE, _VALUES_PLACE = 3, 5
 _PUT: Final = 85
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 
-from upsert_platform.errors import DestinationError, UpsertPlatformError
+from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.maxcompute.committing import Committing, Fate, Outcome
 from upsert_platform.maxcompute.compaction import count_commits
 from upsert_platform.maxcompute.connection import ServiceError, explain

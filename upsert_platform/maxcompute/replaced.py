@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from upsert_platform.errors import Problem
-from upsert_platform.model import Table
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Table
 
 _SPILL = (
     "writing tasks send rows as they arrive and hold at most 'write.body-size' of them (through the tunnel"

@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, RefusedRow
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, RefusedRow
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.types import LogicalType
 from upsert_platform.maxcompute.connection import ServiceError
 from upsert_platform.maxcompute.encode import encode, neutral_value
 from upsert_platform.maxcompute.partition_spec import refuse_value
 from upsert_platform.maxcompute.types import MaxComputeType, wire_type
-from upsert_platform.types import LogicalType
 from upsert_platform.writing.not_null import null_refusals
 from upsert_platform.writing.row_text import refused_row
 

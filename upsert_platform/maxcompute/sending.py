@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from upsert_platform.destination import RefusedFile
-from upsert_platform.errors import DestinationError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import RefusedFile
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.internal_columns import internal
 from upsert_platform.maxcompute.choices import Compression, WriteApi
 from upsert_platform.maxcompute.client import Client, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain

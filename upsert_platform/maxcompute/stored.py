@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.maxcompute.client import TableState
 from upsert_platform.maxcompute.names import quote, sql_text
 from upsert_platform.maxcompute.partition_spec import PartitionPlan, partition_holds
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import MaxComputeType
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

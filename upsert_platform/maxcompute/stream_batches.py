@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 
 _PREFIX: Final = "pipeline "
 MOST_QUERIES: Final = 200

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from upsert_platform.errors import Problem
-from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.options import read_settings
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME
 from upsert_platform.maxcompute.choices import OnError, SinkOperation, WriteApi
 from upsert_platform.maxcompute.names import TableName, parse_table_name
@@ -21,9 +24,6 @@ from upsert_platform.maxcompute.partition_spec import (
 )
 from upsert_platform.maxcompute.replaced import warn_of_replaced
 from upsert_platform.maxcompute.types import MaxComputeType, UnsupportedTypeError, maxcompute_type, partition_type
-from upsert_platform.model import Column, Table
-from upsert_platform.options import read_settings
-from upsert_platform.types import LogicalType, TypeName
 
 TUNNEL_KEY_TYPES = frozenset(
     {"TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING", "DATE"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.connection import Connection, ServiceError
 from upsert_platform.maxcompute.names import TableName
 from upsert_platform.writing.outcomes import TaskStats

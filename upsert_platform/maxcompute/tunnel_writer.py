@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.internal_columns import internal
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.encode import encode
 from upsert_platform.maxcompute.hashing import buckets_of

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     import pyarrow as pa

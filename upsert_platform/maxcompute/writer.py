@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from upsert_platform.destination import RefusedRow
+from upsert_platform.core.destination import RefusedRow
 from upsert_platform.maxcompute.connection import Connection, ServiceError, backoff_seconds, may_pass
 from upsert_platform.maxcompute.maxstorage import MaxStorage, WriteSession, WriteStream
 from upsert_platform.maxcompute.names import TableName

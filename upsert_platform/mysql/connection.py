@@ -10,8 +10,8 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from upsert_platform.errors import EndpointError, ReplicationError, hide
-from upsert_platform.unreachable import reaching
+from upsert_platform.core.errors import EndpointError, ReplicationError, hide
+from upsert_platform.core.unreachable import reaching
 
 if TYPE_CHECKING:
     import ssl

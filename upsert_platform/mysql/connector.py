@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from upsert_platform.connector import Readable
-from upsert_platform.errors import Problem
-from upsert_platform.model import ColumnKind, Table
+from upsert_platform.core.connector import EndpointValue, Readable
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import ColumnKind, Table
+from upsert_platform.core.source import Source
 from upsert_platform.mysql.options import read_cdc_settings
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform.source import Source
 
 
 class MySqlCdcConnector(Readable):
@@ -16,6 +16,12 @@ class MySqlCdcConnector(Readable):
     name = "mysql-cdc"
     kind = "mysql"
     endpoint = "mysql"
+    endpoint_values = (
+        EndpointValue("hostname", "hostname", "UPSERT_MYSQL_HOST", stand_in="memory"),
+        EndpointValue("port", "port", "UPSERT_MYSQL_PORT", stand_in="3306"),
+        EndpointValue("username", "username", "UPSERT_MYSQL_USER", credential=True),
+        EndpointValue("password", "password", "UPSERT_MYSQL_PASSWORD", credential=True),
+    )
     place_option = "table-name"
     scope_options = ("database-name",)
     keyed = True

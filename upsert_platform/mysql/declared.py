@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import Column
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column
 from upsert_platform.mysql.columns import MySqlTable, TypeRules, sql_type
 
 

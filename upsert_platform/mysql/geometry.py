@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 
 _NAMES: Final = {
     1: "Point", 2: "LineString", 3: "Polygon", 4: "MultiPoint", 5: "MultiLineString", 6: "MultiPolygon",

@@ -13,7 +13,8 @@ from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
+from upsert_platform.core.source import Landed
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import key_problem, read_table
 from upsert_platform.mysql.chunks import batch_chunks, find_chunks
@@ -26,20 +27,19 @@ from upsert_platform.mysql.privileges import require_grants
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import ServerLog, await_visible, read_server_log
 from upsert_platform.mysql.snapshot import SnapshotPart, read_chunks, read_chunks_in_task
-from upsert_platform.source import Landed
+from upsert_platform.mysql.streamed_table import StreamedTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from upsert_platform.mysql.table_source import MySqlTableSource
-    from upsert_platform.task_runner import TaskRunner
+    from upsert_platform.core.task_runner import TaskRunner
 
 _FEW_CHUNKS: Final = 4
 """Chunks that one task reads where a batch is taken to be small; a server's estimate of rows may be far off."""
 
 
-def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
+def begin(source: StreamedTable, *, snapshot: bool) -> Progress:
     """Return the start of reading, with the table as it is there.
 
     Raises:
@@ -78,7 +78,7 @@ def begin(source: MySqlTableSource, *, snapshot: bool) -> Progress:
         # The table was changed in between: the log behind that is told by the columns as they are now.
 
 
-def begin_anew(source: MySqlTableSource, head: Head, *, location: TableLocation) -> Landed:
+def begin_anew(source: StreamedTable, head: Head, *, location: TableLocation) -> Landed:
     """A batch without rows, behind which a new snapshot begins. Raises what `begin` does."""
     made = replace(begin(source, snapshot=True), rebuilt_from=head.batch + 1)
     landing, number = Landing(source.table, source.stream), head.positions.offsets[source.stream][LOG]
@@ -114,7 +114,7 @@ def _moved(progress: Progress, log: ServerLog) -> Progress:
     )
 
 
-def _startup_position(source: MySqlTableSource, oldest: LogPosition, end: LogPosition) -> LogPosition:
+def _startup_position(source: StreamedTable, oldest: LogPosition, end: LogPosition) -> LogPosition:
     settings = source.settings
     match settings.startup_mode:
         case StartupMode.LATEST:
@@ -138,7 +138,7 @@ class LandedBatch:
 
     def __init__(
         self,
-        source: MySqlTableSource,
+        source: StreamedTable,
         spark: Callable[[], SparkSession],
         *,
         head: Head,

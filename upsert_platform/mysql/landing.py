@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
-from upsert_platform.errors import ReplicationError
-from upsert_platform.masking import MASKED, Mask
-from upsert_platform.model import Table
+from upsert_platform.core.errors import ReplicationError
+from upsert_platform.core.masking import MASKED, Mask
+from upsert_platform.core.model import Table
 from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.progress import LOG
 

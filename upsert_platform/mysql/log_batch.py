@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
-from upsert_platform.errors import ReplicationError, StaleDeclarationError
+from upsert_platform.core.errors import ReplicationError, StaleDeclarationError
 from upsert_platform.mysql.binlog.changes import SchemaChange, TableRows, Told, XaCommitted
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of

@@ -14,12 +14,12 @@ from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import Boolean, Duration, Settings, option, read_settings
 from upsert_platform.mysql.columns import TypeRules, ZeroDates
 from upsert_platform.mysql.connection import Server, TlsMode
 from upsert_platform.mysql.names import TableSelection, parse_patterns
-from upsert_platform.options import Boolean, Duration, Settings, option, read_settings
 
 PAGES: Final = "flink, alibaba"
 _RANGE: Final = re.compile(r"(\d+)(?:\s*-\s*(\d+))?")

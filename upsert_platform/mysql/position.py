@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 
 _FILE: Final = re.compile(r"(.*)\.(\d+)")
 _SPAN: Final = re.compile(r"(\d+)(?:-(\d+))?")
@@ -157,6 +157,12 @@ class LogPosition:
         if match is None:
             raise ReplicationError(f"'{self.file}' does not end with a number, as files of a log do")
         return int(match[2]), self.offset
+
+    @property
+    def number(self) -> int:
+        """One number that grows with the position: the file's number times 2^32, and the offset."""
+        file, offset = self.order()
+        return (file << 32) + offset
 
     def to_json(self) -> str:
         """As text, for what is kept."""

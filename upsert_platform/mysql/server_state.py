@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.stream import log_end, log_status
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.position import LogPosition, holds_transactions

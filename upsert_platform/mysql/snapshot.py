@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.errors import EndpointError
-from upsert_platform.model import Table
+from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.model import Table
 from upsert_platform.mysql.chunks import Chunk, condition, table_name
 from upsert_platform.mysql.columns import MySqlTable
 from upsert_platform.mysql.connection import Connection

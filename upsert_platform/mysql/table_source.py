@@ -13,22 +13,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import ReplicationError, TopicError
+from upsert_platform.core.errors import ReplicationError, TopicError
+from upsert_platform.core.source import Landed
 from upsert_platform.mysql.catalog import require_one_row_per_key
 from upsert_platform.mysql.connection import Connection, require_row_log
-from upsert_platform.mysql.options import MySqlCdcSettings, StartupMode
+from upsert_platform.mysql.options import StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.progress import FIRST_BYTE, LOG, SNAPSHOT, Progress
 from upsert_platform.mysql.server_state import read_server_log, require_logged
-from upsert_platform.source import MODE_UPSERT, Landed, TakesSnapshots
+from upsert_platform.mysql.streamed_table import StreamedTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from upsert_platform.changelog.head import Head, Positions
     from upsert_platform.changelog.tables import TableLocation
+    from upsert_platform.core.task_runner import TaskRunner
     from upsert_platform.mysql.server_state import ServerLog
-    from upsert_platform.task_runner import TaskRunner
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,20 +58,8 @@ class TableStream:
 
 
 @dataclass(frozen=True)
-class MySqlTableSource(TakesSnapshots):
+class MySqlTableSource(StreamedTable):
     """Reads the table that a declared one with ``'connector' = 'mysql-cdc'`` names."""
-
-    settings: MySqlCdcSettings
-
-    @property
-    def mode(self) -> str:
-        """``upsert``: a row has a key."""
-        return MODE_UPSERT
-
-    @property
-    def stream(self) -> str:
-        """Name of the stream, as rows and positions show it: schema and table."""
-        return self.settings.full_name
 
     def discover(self) -> Sequence[TableStream]:
         """The table, and where its server's log ends.
@@ -94,18 +83,12 @@ class MySqlTableSource(TakesSnapshots):
             require_one_row_per_key(connection, self.settings.database, self.settings.table)
             log = read_server_log(connection)
             require_logged(connection, self.settings.database)
-        number = log.end.order()
-        lane = Lane(LOG, 0, (number[0] << 32) + number[1])
+        lane = Lane(LOG, 0, log.end.number)
         return (TableStream(self.stream, log.identity, (lane,), log, int(found[0][0] or 0)),)
 
     def version(self, stream: TableStream) -> str:
         """Return the end of the log: its global ids, or file and offset."""
         return stream.log.end.gtids or str(stream.log.end)
-
-    def progress(self, positions: Positions) -> Progress | None:
-        """Return the progress after the last batch, or None before the first."""
-        found = positions.topic_ids.get(self.stream)
-        return None if found is None else Progress.from_json(found)
 
     def details(self, positions: Positions) -> Mapping[str, str | int]:
         """The position in the log, and from which one on the changelog is consistent."""
@@ -223,6 +206,11 @@ class MySqlTableSource(TakesSnapshots):
     @property
     def _snapshots(self) -> bool:
         return self.settings.startup_mode in (StartupMode.INITIAL, StartupMode.SNAPSHOT)
+
+    @staticmethod
+    def is_settled(progress: Progress) -> bool:
+        """Return whether the changelog is consistent: no snapshot is being read, and no deletes of one are left."""
+        return not progress.snapshot and not progress.swept_before and _is_consistent(progress)
 
     def _has_ended(self, progress: Progress) -> bool:
         """Return whether nothing more is to be read: ``scan.startup.mode`` = ``snapshot``, and it is consistent."""

@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
+from upsert_platform.core.types import arrow_type
 from upsert_platform.mysql.binlog.temporal import dated, days_of
 from upsert_platform.mysql.chunks import quoted
 from upsert_platform.mysql.columns import MySqlColumn, TypeRules, sql_type
 from upsert_platform.mysql.geometry import geometry_text
-from upsert_platform.types import arrow_type
 
 _TIME: Final = re.compile(r"(-?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _BLANKS: Final = re.compile(r'("(?:[^"\\]|\\.)*")|([:,]) ')

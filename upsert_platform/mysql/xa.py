@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.changes import TableRows, XaCommitted
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server through libpq, fit for a pooler that gives each transaction another session.
+"""Connections to a server through libpq, fit for a pooler that gives each transaction another session.
 
 Nothing outlives a transaction on the server: no statement is prepared, settings are local to a transaction.
 """
@@ -11,17 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.errors import DestinationError, EndpointError, UpsertPlatformError, hide
+from upsert_platform.core.errors import DestinationError, EndpointError, UpsertPlatformError, hide
+from upsert_platform.core.unreachable import reaching
 from upsert_platform.postgres.options import PostgresSettings
-from upsert_platform.unreachable import reaching
-from upsert_platform.writing.time_limit import time_left
+from upsert_platform.writing.time_limit import ending, time_left
 
 if TYPE_CHECKING:
     import psycopg
 
 _ENDPOINT_CLASSES: Final = ("08", "28", "3D", "53", "57", "58")
-"""Classes of SQLSTATE that tell of the server, of the login, or of its resources."""
+"""Classes of SQLSTATE that name the server, the login, or its resources."""
 _DENIED: Final = "42501"
+_RIGHTS: Final = (
+    "; the user needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and CREATE on the schema for"
+    " the control table and staged rows"
+)
 _LONGEST_MILLISECONDS: Final = 2_000_000_000
 
 
@@ -37,24 +41,24 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
     parameters.setdefault("application_name", "upsert-platform")
     if len(settings.hosts) > 1:
         parameters.setdefault("target_session_attrs", "read-write")
-    with reaching((settings.url, settings.username)):
-        try:
-            return psycopg.connect(
-                host=",".join(host for host, _ in settings.hosts),
-                port=",".join(str(port) for _, port in settings.hosts),
-                dbname=settings.database,
-                user=settings.username,
-                password=settings.password.get_secret_value(),
-                connect_timeout=max(2, round(settings.connect_timeout.total_seconds())),
-                keepalives_idle=10,
-                tcp_user_timeout=60_000,
-                client_encoding="UTF8",
-                autocommit=True,
-                prepare_threshold=None,
-                **parameters,
-            )
-        except psycopg.Error as error:
-            raise platform_error(settings, error) from error
+    with reaching((settings.url, settings.username)), translated(settings):
+        connection: psycopg.Connection[Any] = psycopg.connect(
+            host=",".join(host for host, _ in settings.hosts),
+            port=",".join(str(port) for _, port in settings.hosts),
+            dbname=settings.database,
+            user=settings.username,
+            password=settings.password.get_secret_value(),
+            connect_timeout=max(2, round(settings.connect_timeout.total_seconds())),
+            keepalives_idle=10,
+            tcp_user_timeout=60_000,
+            client_encoding="UTF8",
+            autocommit=True,
+            prepare_threshold=None,
+            **parameters,
+        )
+        if settings.is_hologres:  # several statements in one transaction, of V2.0 and later
+            connection.execute("SET hg_experimental_enable_transaction = on")
+        return connection
 
 
 def platform_error(settings: PostgresSettings, error: Exception) -> UpsertPlatformError:
@@ -63,15 +67,10 @@ def platform_error(settings: PostgresSettings, error: Exception) -> UpsertPlatfo
 
     code = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
     text = hide(str(error).strip().replace("\n", "; "), [settings.password.get_secret_value()])
-    told = f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
-    if code == _DENIED:
-        told += (
-            "; the user needs USAGE on the schema, SELECT, INSERT, UPDATE and DELETE on the table, and CREATE on the"
-            " schema for the control table and staged rows"
-        )
+    shown = f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
     if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, (psycopg.OperationalError, OSError))):
-        return EndpointError(told)
-    return DestinationError(told)
+        return EndpointError(shown)
+    return DestinationError(shown + (_RIGHTS if code == _DENIED else ""))
 
 
 @contextmanager
@@ -91,24 +90,28 @@ def translated(settings: PostgresSettings) -> Iterator[None]:
 
 
 @contextmanager
+def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of its own, with errors `translated`."""
+    connection = connect(settings)
+    try:
+        with translated(settings):
+            yield connection
+    finally:
+        connection.close()
+
+
+@contextmanager
 def transaction(settings: PostgresSettings, *, seconds: float = float("inf")) -> Iterator[psycopg.Connection[Any]]:
     """A connection of its own with one open transaction, which is committed at the end of the block.
 
     Args:
         seconds: after which the server ends a transaction whose client stays silent.
-
-    Raises:
-        UpsertPlatformError: see `translated`.
     """
-    connection = connect(settings)
-    try:
-        with translated(settings), connection.transaction():
-            if seconds != float("inf"):
-                idle = str(round(seconds * 1000))
-                connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (idle,))
-            yield connection
-    finally:
-        connection.close()
+    with connected(settings) as connection, connection.transaction():
+        if seconds != float("inf"):
+            idle = str(round(seconds * 1000))
+            connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (idle,))
+        yield connection
 
 
 class Session:
@@ -135,8 +138,10 @@ class Session:
         with self._lock, translated(self._settings):
             if self._connection is None or self._connection.closed:
                 self._connection = connect(self._settings)
+            descriptor = self._connection.fileno()
             try:
-                with _bounded(self._connection), self._connection.transaction():
+                # A server may accept a statement and stay silent.
+                with ending(lambda: _break(descriptor)), self._connection.transaction():
                     left = time_left()
                     if left != float("inf"):
                         limit = str(min(max(1, round(left * 1000)), _LONGEST_MILLISECONDS))
@@ -155,22 +160,6 @@ class Session:
 def result_of(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
     """See `Session.rows`."""
     return list(cursor.fetchall()) if cursor.description is not None else [(cursor.rowcount,)]
-
-
-@contextmanager
-def _bounded(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Breaks the connection when the limit of this thread passes: a server may accept a statement and stay silent."""
-    left = time_left()
-    if left == float("inf"):
-        yield
-        return
-    timer = threading.Timer(max(left, 0.01), _break, (connection.fileno(),))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _break(descriptor: int) -> None:

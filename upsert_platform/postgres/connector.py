@@ -1,14 +1,23 @@
-"""The connector `postgres`: a table of a PostgreSQL database."""
+"""The connectors `postgres` and `hologres`: tables of databases that speak PostgreSQL's protocol."""
 
 from __future__ import annotations
 
-from upsert_platform.connector import ControlPlace, KeyReader, Searchable, Writable
-from upsert_platform.destination import Destination
-from upsert_platform.errors import Problem
-from upsert_platform.model import Table
+from collections.abc import Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, ClassVar
+
+from upsert_platform.core.connector import ControlPlace, EndpointValue, KeyReader, Searchable, TableStatus, Writable
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Table
+from upsert_platform.postgres.client import Session
 from upsert_platform.postgres.destination import PostgresDestination
-from upsert_platform.postgres.lookup import PostgresKeyReader
+from upsert_platform.postgres.options import HOLOGRES_WITHOUT_EFFECT, WITHOUT_EFFECT, HologresSettings, PostgresSettings
+from upsert_platform.postgres.schema import FoundTable
 from upsert_platform.postgres.table import PostgresTable, read_postgres_table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PostgresConnector(Writable[PostgresTable], Searchable):
@@ -17,13 +26,25 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
     name = "postgres"
     kind = "postgres"
     endpoint = "postgres"
+    endpoint_values: ClassVar[tuple[EndpointValue, ...]] = (
+        EndpointValue("url", "url", "UPSERT_POSTGRES_URL", stand_in="postgresql://memory/memory"),
+        EndpointValue("username", "username", "UPSERT_POSTGRES_USER", credential=True),
+        EndpointValue("password", "password", "UPSERT_POSTGRES_PASSWORD", credential=True),
+    )
     place_option = "table-name"
-    scope_options = ("url",)
+    scope_options: ClassVar[tuple[str, ...]] = ("url",)
     keyed = True
+    reports_status = True
+    about = (
+        "A table of a PostgreSQL database: rows, position and lease are committed in one transaction. See"
+        " [postgres.md](postgres.md)."
+    )
+    option_model: ClassVar[type[PostgresSettings | HologresSettings]] = PostgresSettings
+    ignored: ClassVar[Mapping[str, str]] = WITHOUT_EFFECT
 
     def check(self, table: Table) -> tuple[PostgresTable | None, list[Problem]]:
         """Checks a table that is written."""
-        return read_postgres_table(table)
+        return read_postgres_table(table, self.option_model, ignored=self.ignored)
 
     def open(self, checked: PostgresTable) -> Destination:
         """The table as a destination."""
@@ -31,8 +52,24 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
 
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
         """Finds rows by a join with keys in the server."""
+        from upsert_platform.postgres.reader import PostgresKeyReader
+
         checked, problems = self.check(table)
         return PostgresKeyReader(checked) if checked is not None else None, problems
+
+    def status(self, checked: PostgresTable) -> TableStatus:
+        """The table as the server has it."""
+        with closing(Session(checked.settings)) as session:
+            found = FoundTable(session, checked)
+            differences = "; ".join(found.differences()) if found.columns else ""
+        what = f"PostgreSQL table '{checked.place}' in {checked.settings.address}"
+        return TableStatus(what, bool(found.columns), differences)
+
+    def first_rows(self, checked: PostgresTable, limit: int) -> tuple[str, pa.Table]:
+        """The first rows by key."""
+        from upsert_platform.postgres.reader import first_rows
+
+        return f"the first rows of PostgreSQL table {checked.place}, by key", first_rows(checked, limit)
 
     def fraction_digits(self, table: Table) -> int:
         """Microseconds."""
@@ -46,3 +83,20 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
             f" '{checked.settings.control_table}' for their own",
             "Write it by one INSERT, or, if they write different rows, set 'control.table' of one of them",
         )
+
+
+class HologresConnector(PostgresConnector):
+    """`hologres`: a table of Hologres, by its PostgreSQL protocol."""
+
+    name = "hologres"
+    kind = "hologres"
+    endpoint = "none"
+    endpoint_values = ()
+    place_option = "tablename"
+    scope_options = ("endpoint", "dbname")
+    about = (
+        "A table of Hologres, by its PostgreSQL protocol; options have the names of its connector for Flink. See"
+        " [postgres.md](postgres.md#hologres)."
+    )
+    option_model = HologresSettings
+    ignored = HOLOGRES_WITHOUT_EFFECT

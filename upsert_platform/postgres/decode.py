@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.formats.json.decoder import JsonDecoder
 from upsert_platform.postgres.encode import JSON
-from upsert_platform.postgres.types import BYTES, is_array, is_json
-from upsert_platform.types import LogicalType, TypeName, arrow_type
+from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json, text_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,27 +24,33 @@ _BLOCK: Final = 16 << 20
 """Bytes of CSV that are read at once; a row that is longer gets a block of its own."""
 
 
+def schema_of(types: Mapping[str, LogicalType]) -> pa.Schema:
+    """The columns of a table in Arrow."""
+    return pa.schema([pa.field(name, arrow_type(logical)) for name, logical in types.items()])
+
+
 def query_rows(
-    connection: psycopg.Connection[Any], sql: str, names: Sequence[str], types: Sequence[LogicalType]
+    connection: psycopg.Connection[Any], expressions: Mapping[str, str], source: str, types: Mapping[str, LogicalType]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a query in declared types, some megabytes at a time.
 
     Args:
-        sql: gives texts, as `types.text_of` has them, in the order of the columns.
+        expressions: column to its SQL.
+        source: what follows the columns: ``FROM ...``.
     """
-    with connection.cursor().copy(f"COPY ({sql}) TO STDOUT (FORMAT csv)") as rows:
-        block, size = [], 0
+    texts = ", ".join(text_of(expression, types[name]) for name, expression in expressions.items())
+    block = bytearray()
+    with connection.cursor().copy(f"COPY (SELECT {texts} {source}) TO STDOUT (FORMAT csv)") as rows:
         for row in rows:
-            block.append(bytes(row))
-            size += len(block[-1])
-            if size >= _BLOCK:
-                yield _batch(b"".join(block), names, types)
-                block, size = [], 0
-        if block:
-            yield _batch(b"".join(block), names, types)
+            block += row
+            if len(block) >= _BLOCK:
+                yield _batch(block, {name: types[name] for name in expressions})
+                block = bytearray()
+    if block:
+        yield _batch(block, {name: types[name] for name in expressions})
 
 
-def _batch(text: bytes, names: Sequence[str], types: Sequence[LogicalType]) -> pa.RecordBatch:
+def _batch(text: bytearray, types: Mapping[str, LogicalType]) -> pa.RecordBatch:
     plain = [str(place) for place in range(len(types))]
     table = csv.read_csv(
         io.BytesIO(text),
@@ -57,21 +63,27 @@ def _batch(text: bytes, names: Sequence[str], types: Sequence[LogicalType]) -> p
             quoted_strings_can_be_null=False,
         ),
     )
-    columns = [
-        values_of(column.combine_chunks(), logical) for column, logical in zip(table.columns, types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, list(names))
+    pairs = zip(table.columns, types.values(), strict=True)
+    return pa.RecordBatch.from_arrays([values_of(item.combine_chunks(), logical) for item, logical in pairs], [*types])
 
 
 def values_of(texts: pa.Array, logical: LogicalType) -> pa.Array:
     """Return the values of texts that `types.text_of` made."""
     wanted = arrow_type(logical)
     if is_array(logical):
-        return _lists(texts, logical)
+        document = f"[{','.join(text or 'null' for text in texts.to_pylist())}]"
+        lists = pa.array(orjson.loads(document), pa.list_(pa.string()))
+        values = values_of(pc.list_flatten(lists), element_of(logical))
+        return pa.ListArray.from_arrays(
+            _offsets(pc.list_value_length(lists)), values, type=wanted, mask=texts.is_null()
+        )
     if is_json(logical):
         return _nested(texts, logical)
     if logical.name in BYTES:
-        return _bytes(texts)
+        joined = pa.py_buffer(bytes.fromhex("".join(texts.drop_null().to_pylist())))
+        ends = _offsets(pc.divide(pc.binary_length(texts), 2)).buffers()[1]
+        values = pa.Array.from_buffers(pa.binary(), len(texts), [None, ends, joined])
+        return pc.if_else(texts.is_null(), pa.scalar(None, pa.binary()), values)
     match logical.name:
         case TypeName.DATE:
             return texts.cast(pa.int32()).cast(wanted)
@@ -80,24 +92,8 @@ def values_of(texts: pa.Array, logical: LogicalType) -> pa.Array:
     return texts.cast(wanted)
 
 
-def _bytes(texts: pa.Array) -> pa.Array:
-    lengths = pc.fill_null(pc.divide(pc.binary_length(texts), 2), 0)
-    joined = bytes.fromhex("".join(texts.drop_null().to_pylist()))
-    offsets = pa.concat_arrays([pa.array([0], pa.int64()), pc.cumulative_sum(lengths.cast(pa.int64()))])
-    values = pa.Array.from_buffers(
-        pa.large_binary(), len(texts), [None, offsets.buffers()[1], pa.py_buffer(joined)]
-    ).cast(pa.binary())
-    return pc.if_else(texts.is_null(), pa.scalar(None, pa.binary()), values)
-
-
-def _lists(texts: pa.Array, logical: LogicalType) -> pa.Array:
-    assert logical.element is not None
-    document = f"[{','.join(text or 'null' for text in texts.to_pylist())}]"
-    lists = pa.array(orjson.loads(document), pa.list_(pa.string()))
-    values = values_of(pc.list_flatten(lists), logical.element)
-    lengths = pc.fill_null(pc.list_value_length(lists), 0)
-    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(lengths)])
-    return pa.ListArray.from_arrays(offsets, values, type=arrow_type(logical), mask=texts.is_null())
+def _offsets(lengths: pa.Array) -> pa.Array:
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(pc.fill_null(lengths, 0).cast(pa.int32()))])
 
 
 def _nested(texts: pa.Array, logical: LogicalType) -> pa.Array:

@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
 from upsert_platform.postgres.names import quote
 from upsert_platform.postgres.schema import FoundTable
 from upsert_platform.postgres.stage import reason_of, refuse_if_asked
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import cast_of, text_of
+from upsert_platform.postgres.types import cast_of
 
 if TYPE_CHECKING:
     import psycopg
 
 _PER_PAGE: Final = 512
 """More rows than a page of 8 KB holds."""
-_PAGE: Final = 8192
 _SORT_MEMORY: Final = "64MB"
 _OF_ROWS: Final = ("22", "23", "44")
 """Classes of SQLSTATE that a row has a part in: data, constraints, views' checks."""
@@ -33,14 +32,15 @@ class Merge:
     """Merges staged tables in an open transaction.
 
     Attributes:
-        refused: rows that the server does not take, with SQLSTATE and message.
-        upserts: of them, and `deletes`.
+        refused: rows that the server does not take, with SQLSTATE and message: `upserts` and `deletes` of them.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], table: PostgresTable, found: FoundTable) -> None:
         self._connection = connection
         self._table = table
-        self._found = found
+        pairs = enumerate(table.types.items())
+        self._casts = {name: cast_of(f"s.c{place}", kind, found.columns[name]) for place, (name, kind) in pairs}
+        self._deleted = f"s.c{len(table.names)}"
         self.refused: list[RefusedRow] = []
         self.upserts = self.deletes = 0
 
@@ -49,38 +49,36 @@ class Merge:
         self._connection.execute(f"DELETE FROM {self._table.place.sql}")
 
     def take(self, stages: Sequence[str], *, deletes: bool) -> None:
-        """Merges tables, and drops them.
-
-        Args:
-            deletes: whether there are deletes among the rows.
+        """Merges tables; `deletes`: whether there are deletes among the rows.
 
         Raises:
             DestinationError: more rows are refused than may be.
             RecordError: a row is refused, and ``on-error`` is ``fail``.
             psycopg.Error: the server refuses what no row is the reason of.
         """
-        self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
+        plain = self._table.settings.is_hologres  # without savepoints, places of rows and deferred constraints
+        if not plain:
+            self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
         for delete in (True, False) if deletes else (False,):
-            for stage in stages:
-                size = self._connection.execute("SELECT pg_relation_size(%s::regclass)", (self._sql(stage),)).fetchone()
-                assert size is not None
-                self._apply(stage, 0, -(-size[0] // _PAGE) * _PER_PAGE, delete=delete)
-        self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-        for stage in stages:
-            self._connection.execute(f"DROP TABLE {self._sql(stage)}")
-
-    def _sql(self, stage: str) -> str:
-        return self._table.place.beside(stage).sql
+            for stage in (self._table.place.beside(stage).sql for stage in stages):
+                if plain:
+                    self._connection.execute(self._delete(stage, "") if delete else self._put(stage, ""))
+                    continue
+                sql = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int"
+                row = self._connection.execute(sql, (stage,)).fetchone()
+                assert row is not None
+                self._apply(stage, 0, row[0] * _PER_PAGE, delete=delete)
+        if not plain:
+            self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
     def _apply(self, stage: str, start: int, end: int, *, delete: bool, whole: bool = True) -> None:
         """Applies rows from one place of a staged table to another."""
         import psycopg
 
         places = "" if whole else f" AND s.ctid >= '{_tid(start)}' AND s.ctid < '{_tid(end)}'"
-        statement = self._delete(stage, places) if delete else self._put(stage, places)
         try:
             with self._connection.transaction():
-                self._connection.execute(statement)
+                self._connection.execute(self._delete(stage, places) if delete else self._put(stage, places))
             return
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] not in _OF_ROWS:
@@ -105,32 +103,19 @@ class Merge:
             example = self._table.mask.told(self.refused[0])
             raise too_many_refused(f"table '{self._table.name}'", most, len(self.refused), example)
 
-    def _casts(self) -> Iterator[tuple[str, str]]:
-        """Each column, and its staged value as the table takes it."""
-        for place, (name, logical) in enumerate(zip(self._table.names, self._table.types, strict=True)):
-            yield name, cast_of(f"s.c{place}", logical, self._found.columns[name])
-
     def _delete(self, stage: str, places: str) -> str:
-        casts = dict(self._casts())
-        same = " AND ".join(f"t.{quote(name)} = {casts[name]}" for name in self._table.primary_key)
-        return (
-            f"DELETE FROM {self._table.place.sql} AS t USING {self._sql(stage)} AS s"
-            f" WHERE s.c{len(self._table.names)} AND {same}{places}"
-        )
+        same = " AND ".join(f"t.{quote(name)} = {self._casts[name]}" for name in self._table.primary_key)
+        return f"DELETE FROM {self._table.place.sql} AS t USING {stage} AS s WHERE {self._deleted} AND {same}{places}"
 
     def _put(self, stage: str, places: str) -> str:
-        casts = dict(self._casts())
-        names = ", ".join(map(quote, casts))
-        key = ", ".join(map(quote, self._table.primary_key))
-        others = [name for name in casts if name not in self._table.primary_key]
-        changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in others)
-        then = f"UPDATE SET {changes}" if others else "NOTHING"
+        casts, key = self._casts, self._table.primary_key
+        changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in casts if name not in key)
         return (
-            f"INSERT INTO {self._table.place.sql} ({names}) SELECT {', '.join(casts.values())}"
-            f" FROM {self._sql(stage)} AS s WHERE NOT s.c{len(casts)}{places}"
+            f"INSERT INTO {self._table.place.sql} ({', '.join(map(quote, casts))}) SELECT {', '.join(casts.values())}"
+            f" FROM {stage} AS s WHERE NOT {self._deleted}{places}"
             # In the order of the index each of its pages is touched once.
-            f" ORDER BY {', '.join(casts[name] for name in self._table.primary_key)}"
-            f" ON CONFLICT ({key}) DO {then}"
+            f" ORDER BY {', '.join(casts[name] for name in key)} ON CONFLICT ({', '.join(map(quote, key))})"
+            f" DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
         )
 
     def _rows(self, stage: str, places: str, *, delete: bool, reason: str) -> Iterator[RefusedRow]:
@@ -141,9 +126,9 @@ class Merge:
         from upsert_platform.writing.row_text import refused_row
 
         table = self._table
-        texts = ", ".join(text_of(f"s.c{place}", logical) for place, logical in enumerate(table.types))
-        sql = f"SELECT {texts} FROM {self._sql(stage)} AS s WHERE s.c{len(table.names)} = {delete}{places}"
-        for batch in query_rows(self._connection, sql, table.names, table.types):
+        staged = {name: f"s.c{place}" for place, name in enumerate(table.names)}
+        source = f"FROM {stage} AS s WHERE {self._deleted} = {delete}{places}"
+        for batch in query_rows(self._connection, staged, source, table.types):
             kind = OPERATION_DELETE if delete else OPERATION_UPSERT
             whole = batch.append_column(OPERATION, pa.array([kind] * batch.num_rows, pa.string()))
             for row in range(batch.num_rows):

@@ -1,51 +1,50 @@
-"""Rows of a table, read by tasks: all by ranges of pages, or those of some keys. Runs in Spark workers."""
+"""Rows of a table, read by tasks: all by ranges of pages, those of keys, or values as the server holds them.
+
+Runs in Spark workers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
+from upsert_platform.core.connector import KeyReader
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.postgres.client import Session, transaction
-from upsert_platform.postgres.decode import query_rows
-from upsert_platform.postgres.names import quote
-from upsert_platform.postgres.schema import FoundTable
-from upsert_platform.postgres.stage import copy_into, create_stage
+from upsert_platform.postgres.decode import query_rows, schema_of
+from upsert_platform.postgres.names import literal, quote
+from upsert_platform.postgres.schema import prepare_table
+from upsert_platform.postgres.stage import beside_rows, halves
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, cast_of, text_of
-from upsert_platform.types import arrow_type
+from upsert_platform.postgres.types import Found, cast_of, changes_values
 
+Batches = Iterator[pa.RecordBatch]
 RANGES_DDL: Final = "first BIGINT, last BIGINT"
-_KEYS: Final = '"_upsert_keys"'
 _PAGES: Final = 8192
 """Pages of 8 KB of a range: 64 MB."""
 _MOST_RANGES: Final = 1024
-MOST_KEYS: Final = 100_000
+_MOST_KEYS: Final = 100_000
 """Keys that are looked up at once."""
-
-
-def table_types(table: PostgresTable) -> dict[str, Found]:
-    """Types of the columns as the server has them."""
-    session = Session(table.settings)
-    try:
-        return FoundTable(session, table).columns
-    finally:
-        session.close()
+_PLACE: Final = "place"
 
 
 def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]:
     """Ranges of pages of a table: of the first and the page after the last; (0, -1) for a table that has none itself.
 
-    A partitioned table's rows are in its partitions, and a view has no pages: those are read as one.
+    A partitioned table's rows are in its partitions, a view has no pages, and Hologres no places of rows: those are
+    read as one.
     """
     (row,) = session.rows(
         "SELECT relkind = 'r' AND NOT relhassubclass AND current_setting('server_version_num')::int >= 140000,"
         " pg_relation_size(oid) / 8192 FROM pg_class WHERE oid = to_regclass(%s)",
         (table.place.sql,),
     )
-    if not row[0] or not row[1]:
+    if table.settings.is_hologres or not row[0] or not row[1]:
         return [(0, -1)]
     step = max(_PAGES, -(-row[1] // _MOST_RANGES))
     bounds = list(range(0, row[1], step))
@@ -53,78 +52,120 @@ def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]
     return [(first, first + step) for first in bounds[:-1]] + [(bounds[-1], -1)]
 
 
-@dataclass(frozen=True)
-class RangeRows:
-    """A function for ``mapInArrow`` from ranges of pages to rows."""
-
-    table: PostgresTable
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for bounds in batch.to_pylist():
-                yield from rows_between(self.table, bounds["first"], bounds["last"])
-
-
 def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     """The first rows of a table, by key, in declared types."""
-    fields = [pa.field(name, arrow_type(logical)) for name, logical in zip(table.names, table.types, strict=True)]
     order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
-    sql = f"SELECT {_texts(table)} FROM {table.place.sql} AS t ORDER BY {order} LIMIT {limit}"
     with transaction(table.settings) as connection:
-        return pa.Table.from_batches(query_rows(connection, sql, table.names, table.types), schema=pa.schema(fields))
+        source = f"FROM {table.place.sql} AS t ORDER BY {order} LIMIT {limit}"
+        return pa.Table.from_batches(query_rows(connection, _own(table), source, table.types), schema_of(table.types))
 
 
-def rows_between(table: PostgresTable, first: int, last: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range of pages."""
-    clauses = [f"t.ctid >= '({first},0)'"] if first > 0 else []
-    clauses += [f"t.ctid < '({last},0)'"] if last >= 0 else []
-    where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-    sql = f"SELECT {_texts(table)} FROM {table.place.sql} AS t{where}"
-    with transaction(table.settings) as connection:
-        yield from query_rows(connection, sql, table.names, table.types)
+def _own(table: PostgresTable) -> dict[str, str]:
+    return {name: f"t.{quote(name)}" for name in table.names}
+
+
+@dataclass(frozen=True)
+class RangeRows:
+    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported."""
+
+    table: PostgresTable
+    snapshot: str = ""
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for bounds in batch.to_pylist():
+                yield from self.between(bounds["first"], bounds["last"])
+
+    def between(self, first: int, last: int) -> Batches:
+        """Yield the rows of a range of pages."""
+        clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
+        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
+        with transaction(self.table.settings) as connection:
+            if self.snapshot:
+                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+                connection.execute(f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}")
+            source = f"FROM {self.table.place.sql} AS t{where}"
+            yield from query_rows(connection, _own(self.table), source, self.table.types)
 
 
 @dataclass(frozen=True)
 class KeyRows:
-    """A function for ``mapInArrow`` from keys to the rows that have them.
+    """A function for ``mapInArrow`` from keys to the rows that have them; `found`: types as the server has them."""
 
-    Attributes:
-        found: types of the columns as the server has them.
+    table: PostgresTable
+    found: Mapping[str, Found]
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for start in range(0, batch.num_rows, _MOST_KEYS):
+                yield from self._rows(batch.slice(start, _MOST_KEYS))
+
+    def _rows(self, batch: pa.RecordBatch) -> Batches:
+        table = self.table
+        same = " AND ".join(
+            f"t.{quote(name)} = {cast_of(f's.c{place}', logical, self.found[name])}"
+            for place, (name, logical) in enumerate(table.key_types.items())
+        )
+        keys = {name: batch.column(name) for name in table.primary_key}
+        with beside_rows(table, keys, table.types) as (connection, stage):
+            source = f"FROM {table.place.sql} AS t JOIN {stage} AS s ON {same}"
+            yield from query_rows(connection, _own(table), source, table.types)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresKeyReader(KeyReader):
+    """Rows for lookups by key: sends keys to the server, which joins them with the table."""
+
+    table: PostgresTable
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[pa.Table], Batches]]:
+        """Compares the table with its declaration; each question has a connection of its own."""
+        with closing(Session(self.table.settings)) as session:
+            found = prepare_table(session, self.table, written=False)
+        fetch = KeyRows(self.table, found.columns)
+        yield lambda keys: fetch(iter(keys.to_batches()))
+
+
+def changed_columns(table: PostgresTable, found: Mapping[str, Found]) -> dict[str, LogicalType]:
+    """Columns whose values the server may give back in another form than they were written."""
+    return {name: logical for name, logical in table.types.items() if changes_values(logical, found[name])}
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """A function from change rows to the same as the table holds them: jsonb orders members, uuid is in lower case.
+
+    The server is asked, in bulk. A value that it does not take stays as it is: its row is refused.
     """
 
     table: PostgresTable
-    found: dict[str, Found]
+    found: Mapping[str, Found]
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, changes: pa.Table) -> pa.Table:
+        """Return a table of change rows."""
+        return pa.Table.from_batches(self.in_batches(iter(changes.to_batches())), schema=changes.schema)
+
+    def in_batches(self, batches: Batches) -> Batches:
+        """The function for ``mapInArrow``."""
         for batch in batches:
-            for start in range(0, batch.num_rows, MOST_KEYS):
-                keys = [batch.column(name).slice(start, MOST_KEYS) for name in self.table.primary_key]
-                yield from self._rows(keys)
+            try:
+                yield self._asked(batch)
+            except (DestinationError, ArithmeticError, ValueError):
+                yield from self.in_batches(iter(halves(batch))) if batch.num_rows > 1 else (batch,)
 
-    def _rows(self, keys: Sequence[pa.Array]) -> Iterator[pa.RecordBatch]:
-        table, types = self.table, list(self.table.key_types)
-        same = " AND ".join(
-            f"t.{quote(name)} = {cast_of(f's.c{place}', logical, self.found[name])}"
-            for place, (name, logical) in enumerate(zip(table.primary_key, types, strict=True))
-        )
-        sql = f"SELECT {_texts(table)} FROM {table.place.sql} AS t JOIN {_KEYS} AS s ON {same}"
-        with transaction(table.settings) as connection:
-            create_stage(connection, _KEYS, types, kind="TEMP")
-            copy_into(connection, _KEYS, list(keys), types)
-            connection.execute(f"ANALYZE {_KEYS}")
-            yield from query_rows(connection, sql, table.names, table.types)
-
-
-def rows_of_keys(table: PostgresTable, found: dict[str, Found], most: int, keys: pa.Table) -> pa.Table | None:
-    """The rows of few keys, in declared types; None of more keys than `most`."""
-    if keys.num_rows > most:
-        return None
-    fields = [pa.field(name, arrow_type(logical)) for name, logical in zip(table.names, table.types, strict=True)]
-    batches = KeyRows(table, found)(iter(keys.combine_chunks().to_batches()))
-    return pa.Table.from_batches(batches, schema=pa.schema(fields))
-
-
-def _texts(table: PostgresTable) -> str:
-    return ", ".join(
-        text_of(f"t.{quote(name)}", logical) for name, logical in zip(table.names, table.types, strict=True)
-    )
+    def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = changed_columns(self.table, self.found)
+        types = {_PLACE: LogicalType(TypeName.BIGINT), **columns}
+        values = {_PLACE: pa.array(range(batch.num_rows), pa.int64()), **{name: batch.column(name) for name in columns}}
+        casts = {
+            name: f"({cast_of(f's.c{place}', logical, self.found[name])})"
+            for place, (name, logical) in enumerate(columns.items(), 1)
+        }
+        with beside_rows(self.table, values, types) as (connection, stage):
+            found = query_rows(connection, casts, f"FROM {stage} AS s ORDER BY s.c0", columns)
+            rows = pa.Table.from_batches(found, schema_of(columns)).combine_chunks()
+        for name in columns:
+            index = batch.schema.get_field_index(name)
+            batch = batch.set_column(index, batch.schema.field(index), rows.column(name).combine_chunks())
+        return batch

@@ -1,31 +1,26 @@
-"""A declared PostgreSQL table, and the checks of its declaration."""
+"""A declared table of PostgreSQL or Hologres, and the checks of its declaration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from upsert_platform.errors import Problem
-from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.model import Column, Table
-from upsert_platform.options import nearest, read_settings
+from pydantic import ValidationError
+
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.options import read_settings
+from upsert_platform.core.types import LogicalType
 from upsert_platform.postgres.names import MOST_BYTES, Name, parse_name
-from upsert_platform.postgres.options import WITHOUT_EFFECT, PostgresSettings
+from upsert_platform.postgres.options import HologresSettings, PostgresSettings
 from upsert_platform.postgres.types import is_array, is_json
-from upsert_platform.types import LogicalType
+from upsert_platform.writing.declared import column_problems, control_problem, key_problems, without_effect
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """A declared PostgreSQL table.
-
-    Attributes:
-        name: as declared.
-        place: schema and name in the database.
-        columns: in declared order, as change frames carry them.
-        primary_key: names, in the order of the PRIMARY KEY clause.
-        mask: what messages do not show.
-    """
+    """A declared table; `place` is its schema and name, `columns` and `primary_key` are in declared order."""
 
     name: str
     place: Name
@@ -35,20 +30,19 @@ class PostgresTable:
     mask: Mask = NO_MASK
 
     @property
+    def types(self) -> dict[str, LogicalType]:
+        """Column to type."""
+        return {column.name: column.type for column in self.columns if column.type is not None}
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the columns."""
-        return tuple(column.name for column in self.columns)
+        return tuple(self.types)
 
     @property
-    def types(self) -> tuple[LogicalType, ...]:
-        """Types of the columns."""
-        return tuple(column.type for column in self.columns if column.type is not None)
-
-    @property
-    def key_types(self) -> tuple[LogicalType, ...]:
-        """Types of the key's columns, in its order."""
-        types = dict(zip(self.names, self.types, strict=True))
-        return tuple(types[name] for name in self.primary_key)
+    def key_types(self) -> dict[str, LogicalType]:
+        """Columns of the key, in its order, to their types."""
+        return {name: self.types[name] for name in self.primary_key}
 
     @property
     def control(self) -> Name:
@@ -56,82 +50,59 @@ class PostgresTable:
         return self.place.beside(self.settings.control_table)
 
 
-def read_postgres_table(table: Table) -> tuple[PostgresTable | None, list[Problem]]:
-    """Reads a declared table of this connector.
+def read_postgres_table(
+    table: Table,
+    model: type[PostgresSettings | HologresSettings],
+    *,
+    ignored: Mapping[str, str],
+    keyed: bool = True,
+) -> tuple[PostgresTable | None, list[Problem]]:
+    """Reads a declared table: it, or None when a problem is an error, and every problem found.
 
-    Returns:
-        The table, or None when a problem is an error, and every problem found.
+    Args:
+        ignored: options without effect, to the reason.
+        keyed: whether it needs a primary key.
     """
-    subject = f"table '{table.name}'"
-    settings, problems = read_settings(
-        PostgresSettings,
-        table.options,
-        subject=subject,
-        location=table.location,
-        ignore=lambda name: name in WITHOUT_EFFECT,
+    declared, problems = read_settings(
+        model, table.options, subject=f"table '{table.name}'", location=table.location, ignore=ignored.__contains__
     )
-    problems += [
-        Problem(
-            f"{subject}: '{name}' has no effect: {reason}", table.options.location(name) or table.location, "warning"
-        )
-        for name, reason in WITHOUT_EFFECT.items()
-        if name in table.options
-    ]
-    problems += _check(table, settings)
+    settings: PostgresSettings | None = None
+    try:
+        settings = declared.server() if isinstance(declared, HologresSettings) else declared
+    except ValidationError as error:
+        reason = error.errors(include_input=False)[0]["msg"].removeprefix("Value error, ")
+        problems.append(Problem(f"table '{table.name}': the place of the table {reason}", table.location))
+    problems += [*without_effect(table, ignored), *_check(table, settings, keyed=keyed)]
     if settings is None or any(problem.severity == "error" for problem in problems):
         return None, problems
     place = settings.place(table.name)
-    return (
-        PostgresTable(table.name, place, table.physical_columns, table.primary_key, settings, Mask.of(table)),
-        problems,
-    )
+    found = PostgresTable(table.name, place, table.physical_columns, table.primary_key, settings, Mask.of(table))
+    return found, problems
 
 
-def _check(table: Table, settings: PostgresSettings | None) -> Iterator[Problem]:
-    subject, names = f"table '{table.name}'", [column.name for column in table.physical_columns]
+def _check(table: Table, settings: PostgresSettings | None, *, keyed: bool) -> Iterator[Problem]:
+    subject = f"table '{table.name}'"
+    long = f"PostgreSQL takes names of {MOST_BYTES} bytes"
     if settings is not None:
-        yield from _check_names(table, settings)
-    for column in table.columns:
-        place = column.location or table.location
-        if column.name not in names:
-            told = f"column '{column.name}' is a {column.kind} column; a PostgreSQL table has physical columns only"
-            yield Problem(f"{subject}: {told}. Compute it in the INSERT", place)
-        elif len(column.name.encode()) > MOST_BYTES:
-            told = f"column '{column.name}': PostgreSQL takes names of {MOST_BYTES} bytes; rename the column"
-            yield Problem(f"{subject}: {told}", place)
-    if not table.primary_key:
-        told = "a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it"
-        yield Problem(f"{subject}: {told}", table.location)
-    for name in table.primary_key:
-        if name not in names:
-            told = f"primary key column '{name}' is not a physical column{nearest(name, names)}"
-            yield Problem(f"{subject}: {told}", table.location)
-            continue
-        column = table.column(name)
-        if column.type is not None and (is_json(column.type) or is_array(column.type)):
-            told = f"primary key column '{name}' is of type {column.type}; use a scalar type"
-            yield Problem(f"{subject}: {told}", column.location or table.location)
-
-
-def _check_names(table: Table, settings: PostgresSettings) -> Iterator[Problem]:
-    if not settings.table_name and len(table.name.encode()) > MOST_BYTES:
-        told = f"table '{table.name}': PostgreSQL takes names of {MOST_BYTES} bytes; set 'table-name'"
-        yield Problem(told, table.location)
-    place = table.options.location("control.table") or table.location
-    try:
-        control = parse_name(settings.control_table)
-    except ValueError as error:
-        yield Problem(f"table '{table.name}': option 'control.table' {error}", place)
-        return
-    if control.schema or control.table != settings.control_table:
-        yield Problem(
-            f"table '{table.name}': option 'control.table' takes a plain name; the table stands in the schema of the"
-            " written one",
-            place,
-        )
-    if settings.place(table.name).table == settings.control_table:
-        yield Problem(
-            f"table '{table.name}': 'control.table' = '{settings.control_table}' is the table itself, which would lose"
-            " its rows to positions and leases; name another table",
-            place,
-        )
+        place = table.options.location("control.table") or table.location
+        try:
+            control = parse_name(settings.control_table)
+        except ValueError as error:
+            yield Problem(f"{subject}: option 'control.table' {error}", place)
+        else:
+            if control.schema or control.table != settings.control_table:
+                rule = "takes a plain name; the table stands in the schema of the written one"
+                yield Problem(f"{subject}: option 'control.table' {rule}", place)
+            if not settings.table_name and len(table.name.encode()) > MOST_BYTES:
+                yield Problem(f"{subject}: {long}; set 'table-name'", table.location)
+            stored = settings.place(table.name).table
+            yield from control_problem(table, control=settings.control_table, stored=stored)
+    yield from column_problems(
+        table, system="a PostgreSQL", name_problem=lambda name: long if len(name.encode()) > MOST_BYTES else None
+    )
+    if keyed and not table.primary_key:
+        rule = "a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it"
+        yield Problem(f"{subject}: {rule}", table.location)
+    yield from key_problems(
+        table, is_key_type=lambda kind: not (is_json(kind) or is_array(kind)), types="use a scalar type"
+    )

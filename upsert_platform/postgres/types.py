@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
@@ -23,20 +23,8 @@ _WIRE: Final = {
     TypeName.TIMESTAMP_LTZ: "timestamp with time zone",
     **dict.fromkeys(BYTES, "bytea"),
 }
-_TAKES: Final = {
-    "boolean": ("boolean",),
-    "smallint": ("smallint", "integer", "bigint"),
-    "integer": ("integer", "bigint"),
-    "bigint": ("bigint",),
-    "real": ("real", "double precision"),
-    "double precision": ("double precision",),
-    "date": ("date",),
-    "time without time zone": ("time without time zone",),
-    "timestamp without time zone": ("timestamp without time zone",),
-    "timestamp with time zone": ("timestamp with time zone",),
-    "bytea": ("bytea",),
-}
-"""Type of staged rows to the types of columns that hold every value of it."""
+_WIDER: Final = {"smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",)}
+"""Type of staged rows to other types of columns that hold every value of it."""
 _PLAIN_TEXTS: Final = ("text", "character varying", "json")
 _OTHER_TEXTS: Final = (
     "bpchar", "name", "jsonb", "uuid", "xml", "inet", "cidr", "macaddr", "macaddr8", "interval", "citext", "ltree",
@@ -51,8 +39,7 @@ class Found(NamedTuple):
     """The type of a column as the server has it.
 
     Attributes:
-        name: without length, precision and scale.
-        full: with them.
+        name: without length, precision and scale; `full` has them.
         is_enum: whether it is an enumeration, or an array of one.
         scale: of numeric, or fraction digits of a time; None where it takes any.
     """
@@ -68,6 +55,11 @@ def is_array(logical: LogicalType) -> bool:
     return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in _NESTED
 
 
+def element_of(logical: LogicalType) -> LogicalType:
+    """The element of an array that PostgreSQL holds as one; any other type as it is."""
+    return logical.element if logical.element is not None and is_array(logical) else logical
+
+
 def is_json(logical: LogicalType) -> bool:
     """Return whether the type is held as JSON."""
     return logical.name in _NESTED and not is_array(logical)
@@ -75,22 +67,18 @@ def is_json(logical: LogicalType) -> bool:
 
 def wire_type(logical: LogicalType) -> str:
     """The type of a staged column: decimals, texts and JSON travel as text."""
-    if is_array(logical) and logical.element is not None:
-        return f"{wire_type(logical.element)}[]"
-    return _WIRE.get(logical.name, "text")
+    return _WIRE.get(element_of(logical).name, "text") + ("[]" if is_array(logical) else "")
 
 
 def created_type(logical: LogicalType) -> str:
     """The type of a column that is created."""
-    if is_array(logical) and logical.element is not None:
-        return f"{created_type(logical.element)}[]"
-    if is_json(logical):
-        return "jsonb"
+    if is_array(logical):
+        return f"{created_type(element_of(logical))}[]"
     if logical.name is TypeName.DECIMAL:
         return f"numeric({logical.precision}, {logical.scale})"
     if logical.name in (TypeName.CHAR, TypeName.VARCHAR) and (logical.length or 0) <= _MOST_LENGTH:
         return f"character varying({logical.length})"
-    return _WIRE.get(logical.name, "text")
+    return "jsonb" if is_json(logical) else wire_type(logical)
 
 
 def misfit(logical: LogicalType, found: Found) -> str | None:
@@ -98,23 +86,24 @@ def misfit(logical: LogicalType, found: Found) -> str | None:
 
     A length, and the digits before the point of a number, are not asked: the server refuses rows that exceed them.
     """
-    if is_array(logical) and logical.element is not None:
-        if not found.name.endswith("[]"):
-            return "an array is needed"
-        return misfit(logical.element, found._replace(name=found.name[:-2]))
+    if is_array(logical):
+        own = found._replace(name=found.name.removesuffix("[]"))
+        return misfit(element_of(logical), own) if own.name != found.name else "an array is needed"
     if is_json(logical):
         return None if found.name in ("json", "jsonb", "text") else "jsonb is needed"
     if logical.name is TypeName.DECIMAL:
-        if found.name != "numeric":
-            return "numeric is needed"
         wanted = logical.scale or 0
-        return None if found.scale is None or found.scale >= wanted else f"{wanted} digits after the point are needed"
+        fits = found.scale is None or found.scale >= wanted
+        return (
+            "numeric is needed"
+            if found.name != "numeric"
+            else f"{wanted} digits after the point are needed" * (not fits) or None
+        )
     if logical.name in TEXTS:
         return None if found.is_enum or found.name in (*_PLAIN_TEXTS, *_OTHER_TEXTS) else "text is needed"
-    wanted_type = wire_type(logical)
-    if found.name not in _TAKES[wanted_type]:
-        return f"{wanted_type} is needed"
-    digits = min(logical.precision or 0, _MICROSECONDS)
+    wire, digits = wire_type(logical), min(logical.precision or 0, _MICROSECONDS)
+    if found.name not in (wire, *_WIDER.get(wire, ())):
+        return f"{wire} is needed"
     if found.scale is not None and logical.name is not TypeName.DATE and found.scale < digits:
         return f"{digits} fraction digits are needed"
     return None
@@ -123,24 +112,22 @@ def misfit(logical: LogicalType, found: Found) -> str | None:
 def cast_of(expression: str, logical: LogicalType, found: Found) -> str:
     """A staged value as a column takes it. Lengths are left to the assignment, which cuts nothing off."""
     wire = wire_type(logical)
-    if found.name == wire or (wire == "text" and found.name in ("character varying", "bpchar")):
-        return expression
-    return f"{expression}::{found.name}"
+    same = found.name == wire or (wire == "text" and found.name in ("character varying", "bpchar"))
+    return expression if same else f"{expression}::{found.name}"
 
 
 def changes_values(logical: LogicalType, found: Found) -> bool:
     """Return whether the server may return a value in another form than it was written."""
     if is_json(logical):
         return found.name == "jsonb"
-    element = logical.element if is_array(logical) and logical.element is not None else logical
     name = found.name.removesuffix("[]")
-    return element.name in TEXTS and not found.is_enum and name not in _PLAIN_TEXTS
+    return element_of(logical).name in TEXTS and not found.is_enum and name not in _PLAIN_TEXTS
 
 
 def text_of(expression: str, logical: LogicalType) -> str:
     """SQL that gives a value as text which `decode.values_of` reads, whatever the settings of the session."""
-    if is_array(logical) and logical.element is not None:
-        inner = text_of("u.e", logical.element)
+    if is_array(logical):
+        inner = text_of("u.e", element_of(logical))
         return (
             f"CASE WHEN {expression} IS NOT NULL THEN array_to_json(ARRAY(SELECT {inner} FROM unnest({expression})"
             " WITH ORDINALITY AS u(e, o) ORDER BY u.o))::text END"
@@ -150,6 +137,4 @@ def text_of(expression: str, logical: LogicalType) -> str:
             return f"({expression} - DATE '1970-01-01')::text"
         case TypeName.TIME | TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
             return f"(extract(epoch FROM {expression}) * 1000000)::bigint::text"
-    if logical.name in BYTES:
-        return f"encode({expression}, 'hex')"
-    return f"{expression}::text"
+    return f"encode({expression}, 'hex')" if logical.name in BYTES else f"{expression}::text"

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.hops.binding import Binding, Target, changelog_of
-from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.comparison import SHOWN_ROWS
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.reconcile import Reconciliation, check_adoptable, reconcile
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import queries_of, tables_of
 from upsert_platform.proofs.proof import Proof, duplicates_of, prove
+from upsert_platform.sync.binding import Binding, Target, changelog_of
+from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.comparison import SHOWN_ROWS
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.reconcile import Reconciliation, check_adoptable, reconcile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upsert_platform.errors import ChangelogError, TopicError
-from upsert_platform.hops.replay_start import start_of
+from upsert_platform.core.errors import ChangelogError, TopicError
+from upsert_platform.core.source import ReplaysFrom, Start
 from upsert_platform.kafka.source.offsets import group_offsets
 from upsert_platform.kafka.source.topic_source import TopicSource
-from upsert_platform.source import ReplaysFrom, Start
+from upsert_platform.sync.replay_start import start_of
 
 Ends = Mapping[tuple[str, int], int]
 """Topic and partition to the first offset that is not read."""

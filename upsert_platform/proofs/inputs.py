@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.quarantine import quarantined_count
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import DestinationError
-from upsert_platform.hops.binding import Binding, QuerySource, Target, changelog_of
-from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.plan import Node
+from upsert_platform.core.source import ReplaysFrom, Start
 from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
-from upsert_platform.plan import Node
 from upsert_platform.proofs.ends import Ends
-from upsert_platform.source import ReplaysFrom, Start
+from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of
+from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.on_demand import OnDemand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -177,7 +178,7 @@ class ProofInputs:
     @property
     def quarantined(self) -> int:
         """Records that could not be decoded as the tables are declared."""
-        return sum(changelog_of(source, self._lake).quarantined_count() for source in self.sources.values())
+        return sum(quarantined_count(changelog_of(source, self._lake)) for source in self.sources.values())
 
     @property
     def incomplete(self) -> bool:

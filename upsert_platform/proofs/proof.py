@@ -15,21 +15,21 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.capabilities import ComparesRecords, ExpiresRows, FindsDuplicates, StoresOtherValues
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import Destination
-from upsert_platform.errors import ChangelogError, DestinationError
-from upsert_platform.hops.audit import ends_of_batches
-from upsert_platform.hops.binding import Binding, QuerySource, Target, changelog_of
-from upsert_platform.hops.comparison import SHOWN_ROWS, STATUS, Comparison
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.position import check_position
-from upsert_platform.hops.verify import CHANGE, NO_DIFFERENCE, as_held, judged_rows, summed
-from upsert_platform.masking import Mask
+from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows, FindsDuplicates, StoresOtherValues
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.errors import ChangelogError, DestinationError
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.proofs.ends import APPLIED, LATEST, At, Ends, ends_of_sources
 from upsert_platform.proofs.inputs import NotProvableError, ProofInputs, ReadTopic, topics_of
-from upsert_platform.types import quote_name, spark_type
+from upsert_platform.sync.audit import ends_of_batches
+from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of
+from upsert_platform.sync.comparison import SHOWN_ROWS, STATUS, Comparison
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.position import check_position
+from upsert_platform.sync.verify import CHANGE, NO_DIFFERENCE, as_held, judged_by_buckets, judged_rows, summed
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 if TYPE_CHECKING:
@@ -266,7 +266,9 @@ class _Judging:
         from pyspark.sql import functions as F
 
         deadline = time.monotonic() + settle
-        judged = self._judged(self._batch, self._hop.destination.read(self._spark)).persist()
+        changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=self._batch))
+        joined, equal = judged_by_buckets(self._hop, changes, self._hop.destination.read(self._spark))
+        judged = joined.persist()
         try:
             compared = summed(self._hop, judged, batch=self._batch, complete=True, most=0)
             differing = _kept(judged.where(_differs()))
@@ -301,23 +303,27 @@ class _Judging:
             table=self._hop.destination.name,
             at="",
             through={},
-            found=replace(found, compared=compared.compared, rows=compared.rows, refused=compared.refused),
+            found=replace(
+                found,
+                compared=equal.rows + compared.compared,
+                rows=equal.wanted + (compared.rows or 0),
+                refused=compared.refused,
+            ),
             moving=moved.missing + moved.extra + moved.stale,
             moving_keys=tuple(row["key"] for row in moved.sample),
             unknown=unknown,
             looks=looks,
         )
 
-    def _judged(self, upto: int, rows: DataFrame, *, among: DataFrame | None = None) -> DataFrame:
+    def _judged(self, upto: int, rows: DataFrame, *, among: DataFrame) -> DataFrame:
         """Return expected and found rows side by side.
 
         Args:
             among: only rows with these keys are expected, named as in `judged_rows`.
         """
         changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=upto))
-        if among is not None:
-            named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
-            changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
+        named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
+        changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
         return judged_rows(self._hop, changes, rows)
 
     def _looked_again(self, differing: DataFrame, upto: int) -> DataFrame:

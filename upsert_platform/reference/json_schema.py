@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from upsert_platform.declarations.declared_yaml import COLUMN_ENTRIES, INSERT_ENTRIES, SECTIONS, TABLE_ENTRIES
 from upsert_platform.formats import FORMATS
-from upsert_platform.hops.connectors import readable, writable
 from upsert_platform.reference.markdown import sections
+from upsert_platform.sync.connectors import readable, writable
 
 _SCALAR: Final = {"type": ["string", "number", "boolean"]}
 _TEXT: Final = {"type": "string"}

@@ -1,7 +1,7 @@
 """The options reference: every option of every connector and format.
 
-``python -m upsert_platform.reference.markdown`` writes ``docs/options.md``; `upsert-platform options` prints the same
-rows.
+``python -m upsert_platform.reference.markdown`` writes ``docs/options.md``, and ``docs/errors.md`` beside it;
+`upsert-platform options` prints the same rows.
 """
 
 from __future__ import annotations
@@ -46,10 +46,13 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def main() -> None:
-    """Writes ``docs/options.md`` of this checkout."""
-    path = Path(__file__).parents[2] / "docs" / "options.md"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(markdown(), "utf-8")
+    """Writes ``docs/options.md`` and ``docs/errors.md`` of this checkout."""
+    from upsert_platform.reference.errors import errors_page
+
+    folder = Path(__file__).parents[2] / "docs"
+    folder.mkdir(exist_ok=True)
+    (folder / "options.md").write_text(markdown(), "utf-8")
+    (folder / "errors.md").write_text(errors_page(), "utf-8")
 
 
 if __name__ == "__main__":

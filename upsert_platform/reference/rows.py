@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
-from upsert_platform.options import CommaList, MemorySize, SemicolonList, Settings, documented, option_fields
+from upsert_platform.core.options import CommaList, MemorySize, SemicolonList, Settings, documented, option_fields
 
 _HEADINGS: Final = ("option", "default", "origin", "meaning")
 _LIST_SEPARATORS: Final = {SemicolonList: "semicolons", CommaList: "commas"}
@@ -103,7 +103,7 @@ def _synonyms(info: FieldInfo) -> list[str]:
 
 
 def _is(info: FieldInfo, kind: Any) -> bool:
-    """Return whether a field is declared by one of the annotated types of `upsert_platform.options`."""
+    """Return whether a field is declared by one of the annotated types of `upsert_platform.core.options`."""
     return kind.__metadata__[0] in [*info.metadata, *(part for _, metadata in _leaves(info) for part in metadata)]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from upsert_platform.core.options import Settings
+from upsert_platform.core.platform_options import PlatformSettings
+from upsert_platform.datagen.options import DatagenField, DatagenSettings, FakerField, FakerSettings
 from upsert_platform.declarations import connect_options
 from upsert_platform.declarations.validate import TRUNCATE_TIMESTAMPS
 from upsert_platform.formats import FORMATS
-from upsert_platform.generated.options import DatagenField, DatagenSettings, FakerField, FakerSettings
-from upsert_platform.hops.connectors import readable, writable
 from upsert_platform.kafka import properties
 from upsert_platform.kafka.change_topic import CHANGES, MAPPING, WITH_SCHEMA, ChangeTopicSettings
 from upsert_platform.kafka.options import KafkaSettings, UpsertKafkaSettings
@@ -18,12 +19,10 @@ from upsert_platform.maxcompute import replaced
 from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.mysql import options as mysql_options
 from upsert_platform.mysql.options import MySqlCdcSettings, MySqlSource
-from upsert_platform.options import Settings
-from upsert_platform.platform_options import PlatformSettings
-from upsert_platform.postgres.options import WITHOUT_EFFECT, PostgresSettings
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
+from upsert_platform.sync.connectors import CONNECTORS, readable, writable
 from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.options import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
@@ -47,8 +46,10 @@ def all_sections() -> Iterator[Section]:
     yield Section("tablestore", "Connector tablestore", _about("tablestore"), settings_rows(TablestoreSettings))
     rows = settings_rows(MaxComputeSettings, without_effect=replaced.REPLACED, notes=_maxcompute_notes())
     yield Section("maxcompute", "Connector maxcompute", _about("maxcompute"), rows)
-    rows = settings_rows(PostgresSettings, without_effect=WITHOUT_EFFECT)
-    yield Section("postgres", "Connector postgres", _about("postgres"), rows)
+    for found in CONNECTORS.values():
+        if found.option_model is not None:
+            rows = settings_rows(found.option_model, without_effect=found.ignored)
+            yield Section(found.name, f"Connector {found.name}", _about(found.name), rows)
     yield Section("mysql-cdc", "Connector mysql-cdc", _about("mysql-cdc"), settings_rows(MySqlCdcSettings))
     yield Section("mysql", "Source mysql of ingestion pipelines", texts.MYSQL_SOURCE, tuple(_mysql_source()))
     made: dict[str, tuple[type[Settings], ...]] = {
@@ -59,9 +60,9 @@ def all_sections() -> Iterator[Section]:
         yield Section(
             name, f"Connector {name}", _about(name), tuple(row for model in models for row in settings_rows(model))
         )
-    for name, found in FORMATS.items():
-        about = texts.CHANGE_FORMAT if found.changes else texts.FORMAT
-        rows = settings_rows(found.settings) or (Row("(none)", "", "", "The format has no options."),)
+    for name, form in FORMATS.items():
+        about = texts.CHANGE_FORMAT if form.changes else texts.FORMAT
+        rows = settings_rows(form.settings) or (Row("(none)", "", "", "The format has no options."),)
         yield Section(name, f"Format {name}", about.format(name=name), rows)
     yield kafka_connect()
     yield platform_settings()
@@ -71,7 +72,7 @@ def _about(connector: str) -> str:
     """Return the uses of a connector's tables: read, write, or both."""
     uses = [use for use, connectors in (("read", readable()), ("written", writable())) if connector in connectors]
     told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
-    return f"{texts.CONNECTORS[connector]} {told}"
+    return f"{CONNECTORS[connector].about or texts.CONNECTORS[connector]} {told}"
 
 
 def _maxcompute_notes() -> dict[str, str]:

@@ -36,8 +36,6 @@ CONNECTORS: Final = {
     "faker": "Rows made by expressions, to try things with: each run makes the rows of one second, or all of"
     " `number-of-rows`. A row is made once and kept in the changelog, its computed columns too.",
     "datagen": "Random rows and sequences, to try things with, as `faker` makes them.",
-    "postgres": "A table of a PostgreSQL database: rows, position and lease are committed in one transaction. See"
-    " [postgres.md](postgres.md).",
     "mysql-cdc": "A table of a MySQL or MariaDB server: a snapshot by ranges of the primary key, then the server's log."
     " See [mysql.md](mysql.md).",
 }

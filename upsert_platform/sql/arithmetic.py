@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.numbers import divide, exact, remainder
 from upsert_platform.sql.functions.signatures import FunctionFault
 from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact
 from upsert_platform.sql.rendered import DOUBLE, INTEGERS, NUMBERS, Rendered, made
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 
 def arithmetic(operator: str, left: Rendered, right: Rendered) -> Rendered:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName, quote_name, spark_type
 from upsert_platform.sql.numbers import as_decimal, is_exact
 from upsert_platform.sql.rendered import (
     BINARIES,
@@ -24,7 +25,6 @@ from upsert_platform.sql.rendered import (
     same_type,
     truncate,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName, quote_name, spark_type
 
 _N = TypeName
 _MICROSECONDS_OF_DAY: Final = 86_400_000_000

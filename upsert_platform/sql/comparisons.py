@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from upsert_platform.core.types import TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import FunctionFault, argument
 from upsert_platform.sql.numbers import is_exact
@@ -18,7 +19,6 @@ from upsert_platform.sql.rendered import (
     made,
     quote_text,
 )
-from upsert_platform.types import TypeName
 
 _TIMES: Final = (*TIMESTAMPS, TypeName.DATE, TypeName.TIME)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 _N = TypeName
 _INTEGERS: Final = (_N.TINYINT, _N.SMALLINT, _N.INT, _N.BIGINT)

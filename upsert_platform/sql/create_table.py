@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import ColumnKind, Options
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import ColumnKind, Options
+from upsert_platform.core.types import TypeSyntaxError, parse_type
 from upsert_platform.sql.declarations import (
     ColumnDeclaration,
     KeyDeclaration,
@@ -20,7 +21,6 @@ from upsert_platform.sql.declarations import (
 )
 from upsert_platform.sql.lexer import TokenKind, shown, to_sql
 from upsert_platform.sql.reader import Fault, TokenReader
-from upsert_platform.types import TypeSyntaxError, parse_type
 
 _AFTER_TYPE: Final = ("METADATA", "PRIMARY", "CONSTRAINT", "UNIQUE", "COMMENT", "AS", "DEFAULT", ",", ")")
 _LIKE_FEATURES: Final = (

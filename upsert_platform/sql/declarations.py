@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import ColumnKind, Options
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import ColumnKind, Options
+from upsert_platform.core.types import LogicalType
 from upsert_platform.sql.lexer import Token
-from upsert_platform.types import LogicalType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from upsert_platform.options import nearest
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql import functions
 from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
@@ -35,7 +36,6 @@ from upsert_platform.sql.rendered import (
     made,
     quote_text,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName, quote_name
 
 ONLY: Final = "not supported here: only projections and filters over one row"
 _COMPARISONS: Final[dict[type, str]] = {
@@ -98,6 +98,8 @@ class _Renderer:
             raise self.fault(f"a subquery in an expression is {ONLY}", node)
         if isinstance(node, exp.Window):
             raise self.fault(f"OVER is {ONLY}", node)
+        if isinstance(node, exp.Filter):
+            raise self.fault(f"FILTER is {ONLY}", node)
         raise self.fault(f"'{node.key.upper()}' is not supported in an expression", node)
 
     # literals and names

@@ -15,10 +15,10 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType
 
+from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type, quote_name
 from upsert_platform.sql.hints import without_hints
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
-from upsert_platform.types import LogicalType, TypeSyntaxError, parse_type, quote_name
 
 TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""

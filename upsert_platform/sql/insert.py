@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, ColumnKind, Insert, Table
-from upsert_platform.options import nearest
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Insert, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, quote_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.compatibility import can_write, keeps_apart
 from upsert_platform.sql.declarations import InsertDeclaration
@@ -19,7 +20,6 @@ from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
 from upsert_platform.sql.tables import Tables
-from upsert_platform.types import LogicalType, quote_name
 
 
 def written_columns(table: Table) -> tuple[Column, ...]:

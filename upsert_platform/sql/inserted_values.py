@@ -12,9 +12,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.options import nearest
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import quote_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.compatibility import can_write
 from upsert_platform.sql.declarations import InsertDeclaration
@@ -24,7 +25,6 @@ from upsert_platform.sql.lexer import Token, TokenKind, tokenize
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import Rendered, first_failure
 from upsert_platform.sql.tables import Tables
-from upsert_platform.types import quote_name
 
 CONNECTOR: Final = "values"
 ROWS: Final = "rows"

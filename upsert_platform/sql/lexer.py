@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.types import quote_name
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.types import quote_name
 
 VARIABLE: Final = re.compile(r"\$\{\s*([A-Za-z0-9_.\-/]+)\s*\}")
 """A variable as Flink SQL platforms write it: ``${NAME}``, ``${secret_values.kafka-ak}``."""

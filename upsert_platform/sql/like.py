@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from upsert_platform.errors import Problem
-from upsert_platform.model import ColumnKind, Options
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import ColumnKind, Options
 from upsert_platform.sql.declarations import ColumnDeclaration, TableDeclaration
 
 _FEATURE = {ColumnKind.METADATA: "METADATA", ColumnKind.COMPUTED: "GENERATED"}

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, Insert, Table
-from upsert_platform.plan import (
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, Insert, Table
+from upsert_platform.core.plan import (
     Expression,
     Field,
     Filter,
@@ -24,6 +24,7 @@ from upsert_platform.plan import (
     Window,
     column,
 )
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
 from upsert_platform.sql.planning.arrivals import last_arrivals
@@ -34,7 +35,6 @@ from upsert_platform.sql.query import Lookup
 from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered
 from upsert_platform.sql.tables import Tables
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 
 def resolve_inserts(

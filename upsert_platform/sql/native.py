@@ -13,9 +13,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from upsert_platform.plan import Native
+from upsert_platform.core.plan import Native
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
-from upsert_platform.types import LogicalType, TypeName
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",

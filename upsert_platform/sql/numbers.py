@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.sql.rendered import BINARIES, DOUBLE, FLOAT, INTEGERS, NUMBERS, STRING, STRINGS, TIMESTAMPS
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 _DIGITS: Final = {TypeName.TINYINT: 3, TypeName.SMALLINT: 5, TypeName.INT: 10, TypeName.BIGINT: 19}
 _MOST_DIGITS: Final = 38

@@ -12,14 +12,14 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.model import ColumnKind, Table
-from upsert_platform.options import nearest
+from upsert_platform.core.model import ColumnKind, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import TypeName, quote_name
 from upsert_platform.sql.expressions import ONLY, Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import BOOLEAN, Rendered, first_failure, made
-from upsert_platform.types import TypeName, quote_name
 
 _CLAUSES: Final = {
     "distinct": "SELECT DISTINCT", "joins": "JOIN", "laterals": "LATERAL", "group": "GROUP BY", "having": "HAVING",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
 from upsert_platform.sql.lexer import Token, TokenKind
 
 _OPEN = {"(": ")", "<": ">", "[": "]"}

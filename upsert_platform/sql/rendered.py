@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from upsert_platform.types import LogicalType, TypeName, quote_name
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 
 INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 STRINGS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Insert, Table
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.inserted_values import with_values

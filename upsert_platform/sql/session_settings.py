@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
-from upsert_platform.errors import Problem
-from upsert_platform.options import parse_duration
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.options import parse_duration
 from upsert_platform.sql.reader import TokenReader
 
 REPLACED: Final = (

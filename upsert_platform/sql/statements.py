@@ -9,9 +9,9 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
-from upsert_platform.options import nearest
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import nearest
 from upsert_platform.sql.create_table import read_create_table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
 from upsert_platform.sql.lexer import Token, shown, tokenize

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, ColumnKind, Table
-from upsert_platform.options import nearest
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, quote_name
 from upsert_platform.sql.declarations import ColumnDeclaration, TableDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.like import apply_likes
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import Rendered
-from upsert_platform.types import LogicalType, quote_name
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.sql.lexer import VARIABLE, Token, TokenKind, tokenize
 
 VARIABLES_FILES: Final = ("variables.yaml", "variables.yml")

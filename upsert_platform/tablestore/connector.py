@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.connector import ControlPlace, KeyReader, Searchable, Writable
-from upsert_platform.errors import Problem
-from upsert_platform.model import Table
+from upsert_platform.core.connector import ControlPlace, EndpointValue, KeyReader, Searchable, Writable
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Table
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.lookup import TablestoreKeyReader
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
 
 if TYPE_CHECKING:
-    from upsert_platform.destination import Destination
+    from upsert_platform.core.destination import Destination
 
 
 class TablestoreConnector(Writable[TablestoreTable], Searchable):
@@ -23,6 +23,14 @@ class TablestoreConnector(Writable[TablestoreTable], Searchable):
     name = "tablestore"
     kind = "tablestore"
     endpoint = "tablestore"
+    endpoint_values = (
+        EndpointValue("endpoint", "tablestore.endpoint", "UPSERT_TABLESTORE_ENDPOINT", stand_in="http://memory"),
+        EndpointValue("instance", "tablestore.instance.name", "UPSERT_TABLESTORE_INSTANCE", stand_in="memory"),
+        EndpointValue("access_key_id", "tablestore.access.key.id", "UPSERT_TABLESTORE_ACCESS_KEY_ID", credential=True),
+        EndpointValue(
+            "access_key_secret", "tablestore.access.key.secret", "UPSERT_TABLESTORE_ACCESS_KEY_SECRET", credential=True
+        ),
+    )
     scope_options = ("tablestore.instance.name",)
     pipeline_options: ClassVar[Mapping[str, str]] = {}
 

@@ -7,21 +7,20 @@ repetition may mean that the first attempt won.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any, Final
 
-from upsert_platform.destination import BatchSpan, Verdict
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import BatchSpan, Verdict
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing, may_repeat
 from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
-from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
+from upsert_platform.writing.controlled import Control
+from upsert_platform.writing.lease import RenewedLease, Tenure
 from upsert_platform.writing.time_limit import time_left
 
 KEY: Final = "destination"
@@ -49,7 +48,7 @@ class ControlRecord:
     commit: str = ""
 
 
-class ControlTable(LeaseStore):
+class ControlTable(Control):
     """The control record of one destination table."""
 
     def __init__(self, client: Client, settings: TablestoreSettings, table_name: str) -> None:
@@ -74,7 +73,7 @@ class ControlTable(LeaseStore):
             tenure=Tenure(
                 cells.get(_TOKEN, ""), cells.get(_EXPIRES, 0) / 1000, cells.get(_HOLDER, ""), cells.get(_EPOCH, 0)
             ),
-            verdict=_read_verdict(cells.get(_VERDICT)),
+            verdict=Verdict.from_json(cells.get(_VERDICT)),
             created=cells.get(_CREATED, 0),
             commit=cells.get(_COMMIT, ""),
         )
@@ -118,7 +117,7 @@ class ControlTable(LeaseStore):
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
         self._create()
-        cells = [(_VERDICT, _write_verdict(verdict))]
+        cells = [(_VERDICT, verdict.to_json())]
         self._client.repeat("update_row", self._name, self._row({"PUT": cells}), self._condition())
 
     def forget_position(self) -> None:
@@ -190,23 +189,3 @@ class ControlTable(LeaseStore):
                 raise
         create_table(self._client, self._name, [(KEY, "STRING")])
         wait_until_ready(self._client, self._name, probe=[(KEY, "")], seconds=self._seconds)
-
-
-def _write_verdict(verdict: Verdict) -> str:
-    return json.dumps(
-        {
-            "batch": verdict.batch,
-            "passed": verdict.passed,
-            "complete": verdict.complete,
-            "at": verdict.at.astimezone(UTC).isoformat(),
-            "detail": verdict.detail,
-        },
-        ensure_ascii=False,
-    )
-
-
-def _read_verdict(text: str | None) -> Verdict | None:
-    if text is None:
-        return None
-    data = json.loads(text)
-    return Verdict(**{**data, "at": datetime.fromisoformat(data["at"])})

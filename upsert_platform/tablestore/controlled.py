@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from contextlib import AbstractContextManager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from upsert_platform.capabilities import Resets
-from upsert_platform.destination import BatchSpan, Destination, DestinationState, Lease, Verdict, WriteReport
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import BatchSpan, DestinationState, Lease, WriteReport
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.control import ControlRecord, ControlTable
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
+from upsert_platform.writing.controlled import ControlledTable
 from upsert_platform.writing.lease import RenewedLease
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from upsert_platform.writing.outcomes import Written
 
 
-class ControlledDestination(Destination, Resets):
+class ControlledDestination(ControlledTable):
     """A table with a record in the control table.
 
     Args:
@@ -32,14 +31,15 @@ class ControlledDestination(Destination, Resets):
     """
 
     kind = "tablestore"
+    system = "Tablestore"
+    _control: ControlTable
 
     def __init__(self, name: str, table_name: str, settings: TablestoreSettings) -> None:
         self.name = name
         self.uri = f"{settings.endpoint}/{settings.instance_name}/{table_name}"
-        self._settings = settings
+        self._settings, self._place = settings, table_name
         self._client = Client.of(settings)
         self._control = ControlTable(self._client, settings, table_name)
-
         self._prepared: int | None = None
 
     @abstractmethod
@@ -63,14 +63,6 @@ class ControlledDestination(Destination, Resets):
         known = DestinationState(record.applied_batch, record.changelog_id, record.verdict, commit=record.commit)
         return record.tenure.shown_in(known if there else DestinationState(lost=lost))
 
-    def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
-        """Takes the table for one writer, renews while open, gives it back at the end.
-
-        Raises:
-            LeaseHeldError: someone else has it.
-        """
-        return RenewedLease(self._control, f"table '{self._control.table_name}'", owner=owner, duration=duration)
-
     def forget_applied(self, lease: Lease) -> None:
         """Drops the position from the control record.
 
@@ -80,15 +72,6 @@ class ControlledDestination(Destination, Resets):
         lease.check()
         self._control.forget_position()
 
-    def drop_refusal(self) -> str | None:
-        """Return why the table is not dropped: nothing would create it again."""
-        if self._settings.auto_create:
-            return None
-        return (
-            f"table '{self.name}': 'auto.create' is off, so that nothing would create Tablestore table"
-            f" '{self._control.table_name}' again; declare 'auto.create' = 'true', or drop and create it in the console"
-        )
-
     def drop_table(self) -> None:
         """Deletes the table; no error where there is none."""
         try:
@@ -96,10 +79,6 @@ class ControlledDestination(Destination, Resets):
         except ServiceError as error:
             if not is_missing(error):
                 raise
-
-    def record_verdict(self, verdict: Verdict) -> None:
-        """Keeps the result of a check beside the applied batch."""
-        self._control.record_verdict(verdict)
 
     def _record_applied(self, span: BatchSpan, lease: RenewedLease) -> None:
         """Records a span as the holder of the lease.

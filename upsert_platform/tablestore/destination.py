@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.capabilities import (
+from upsert_platform.core.capabilities import (
     MOST_TOLD_KEYS,
     ComparesSchema,
     ExpiresRows,
@@ -19,17 +17,14 @@ from upsert_platform.capabilities import (
     WritesByMode,
     WritesInTask,
 )
-from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
+from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
+from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
-from upsert_platform.task_runner import RowsOfTask
-from upsert_platform.types import arrow_type, spark_type
-from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import RenewedLease
-from upsert_platform.writing.notices import warn_once
-from upsert_platform.writing.outcomes import opener_of, run_tasks
+from upsert_platform.writing.outcomes import opener_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,13 +36,11 @@ _SCANNED_BYTES: Final = 512
 """Bytes of a table, per key that is wanted, up to which it is read as a whole: 5,000 rows per request and not 100. A
 request for rows is charged with 4 KB for each, one for a range with what it reads."""
 
-_LOGGER = logging.getLogger(__name__)
-
 
 class TablestoreDestination(
     ControlledDestination, WritesByMode, ExpiresRows, WritesInTask, ReadsInTasks, ComparesSchema
 ):
-    """Implements `upsert_platform.destination.Destination`, with the capabilities that it inherits."""
+    """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
         super().__init__(table.name, table.table_name, table.settings)
@@ -89,7 +82,7 @@ class TablestoreDestination(
 
     def write(
         self,
-        changes: DataFrame | pa.Table | RowsOfTask,
+        changes: DataFrame | RowsOfTask,
         *,
         span: BatchSpan,
         lease: Lease,
@@ -104,36 +97,14 @@ class TablestoreDestination(
             LeaseHeldError: the lease was lost, or ends before the write can.
             RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
         """
-        import pyarrow as pa
-
         from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
         assert isinstance(lease, RenewedLease)
         lease.check()
         started = time.monotonic()
-        if self.table.settings.parallelism is not None and not isinstance(changes, (pa.Table, RowsOfTask)):
-            changes = changes.repartition(self.table.settings.parallelism)
-        elif self.table.settings.parallelism is not None:
-            warn_once(
-                _LOGGER,
-                f"table '{self.name}': 'sink.parallelism' = '{self.table.settings.parallelism}' has no effect on"
-                " batches of few rows, which one task writes; it is the number of Spark's tasks",
-            )
-        opener = opener_of(keep_refused)
-        task = writing_task(self.table, terms=lease.terms, open_file=opener)
-        settings = self.table.settings
-        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail", mask=self.table.mask)
-        written = run_tasks(
-            changes,
-            task,
-            TaskStats,
-            what=f"table '{self.name}'",
-            keep=keep_refused,
-            judge=judge,
-            most=settings.max_refused_rows,
-            mask=self.table.mask,
-        )
+        task = writing_task(self.table, terms=lease.terms, open_file=opener_of(keep_refused))
+        written = self._write_by_tasks(changes, self.table, task, TaskStats, keep=keep_refused)
         written.keep_refused()
         self._record_applied(span, lease)
         return report_of(written, started=started)
@@ -147,13 +118,10 @@ class TablestoreDestination(
         from upsert_platform.tablestore.ranges import read_ranges
         from upsert_platform.tablestore.reader import RANGES_DDL, fetching_task, scanning_task
 
-        schema = ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
         if keys is not None:
-            wanted = keys.select(*[f"`{name}`" for name in self.primary_key]).distinct()
-            return wanted.mapInArrow(fetching_task(self.table), schema)
-        ranges = read_ranges(self.table)
-        frame = spark.createDataFrame([(bounds,) for bounds in ranges], RANGES_DDL).repartition(len(ranges))
-        return frame.mapInArrow(scanning_task(self.table), schema)
+            return self._rows_of_keys(keys, fetching_task(self.table))
+        ranges = [(bounds,) for bounds in read_ranges(self.table)]
+        return self._rows_of_ranges(spark, ranges, RANGES_DDL, scanning_task(self.table))
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare:
         """Rows of keys, 100 per request; all rows, by ranges, of a table that has few others."""
@@ -173,16 +141,6 @@ class TablestoreDestination(
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys, 100 per request."""
-        return partial(_rows_of_keys, self.table, most)
+        from upsert_platform.tablestore.reader import fetching_task
 
-
-def _rows_of_keys(table: TablestoreTable, most: int, keys: pa.Table) -> pa.Table | None:
-    """The rows of few keys, in declared types; None of more keys than `most`."""
-    import pyarrow as pa
-
-    from upsert_platform.tablestore.reader import fetching_task
-
-    if keys.num_rows > most:
-        return None
-    fields = [pa.field(column.name, arrow_type(column.type)) for column in table.columns if column.type]
-    return pa.Table.from_batches(fetching_task(table)(iter(keys.to_batches())), schema=pa.schema(fields))
+        return self._key_reader(fetching_task(self.table), most)

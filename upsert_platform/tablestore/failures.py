@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 _CREDENTIALS = {"OTSAuthFailed", "OTSNoPermissionAccess"}
 _CHECK_CREDENTIALS = (

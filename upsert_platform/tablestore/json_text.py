@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
 _DAY_MICROSECONDS = 86_400_000_000

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upsert_platform.connector import KeyReader
+from upsert_platform.core.connector import KeyReader
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.schema import check_table
 from upsert_platform.tablestore.table import TablestoreTable

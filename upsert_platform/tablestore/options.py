@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
-from upsert_platform.options import Boolean, Duration, MemorySize, Settings, option
+from upsert_platform.core.options import Boolean, Duration, MemorySize, option
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.credentials import Role
+from upsert_platform.writing.options import WrittenSettings, lowered
 
 
 class InsertMode(StrEnum):
@@ -40,11 +41,7 @@ class DeleteMode(StrEnum):
         return self in (DeleteMode.COLUMN, DeleteMode.ROW_AND_COLUMN)
 
 
-def _lowered(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-class TablestoreSettings(Settings):
+class TablestoreSettings(WrittenSettings):
     """Options of a Tablestore table declared in SQL or YAML.
 
     Names with a dot are those of the open-source Tablestore sink connector where it has the option (specification
@@ -63,7 +60,7 @@ class TablestoreSettings(Settings):
     instance_name: str = option(
         "tablestore.instance.name", origin="tablestore", description="Name of the instance.", min_length=1
     )
-    auth_mode: Annotated[Literal["aksk", "sts"], BeforeValidator(_lowered)] = option(
+    auth_mode: Annotated[Literal["aksk", "sts"], BeforeValidator(lowered)] = option(
         "tablestore.auth.mode",
         "aksk",
         origin="tablestore",
@@ -108,13 +105,13 @@ class TablestoreSettings(Settings):
     auto_create: Boolean = option(
         "auto.create", False, origin="tablestore", description="Creates the table when it is missing."
     )
-    insert_mode: Annotated[InsertMode, BeforeValidator(_lowered)] = option(
+    insert_mode: Annotated[InsertMode, BeforeValidator(lowered)] = option(
         "insert.mode",
         InsertMode.PUT,
         origin="tablestore",
         description="`put` replaces the row, `update` keeps columns that the declaration does not name.",
     )
-    delete_mode: Annotated[DeleteMode, BeforeValidator(_lowered)] = option(
+    delete_mode: Annotated[DeleteMode, BeforeValidator(lowered)] = option(
         "delete.mode",
         DeleteMode.ROW,
         origin="tablestore",
@@ -127,13 +124,6 @@ class TablestoreSettings(Settings):
         description="Requests that a writing task has in flight.",
         ge=1,
         le=256,
-    )
-    parallelism: int | None = option(
-        "sink.parallelism",
-        None,
-        origin="flink",
-        description="Writing tasks; as many as the changes have partitions by default.",
-        ge=1,
     )
     flush_rows: int = option(
         "sink.buffer-flush.max-rows",
@@ -164,12 +154,6 @@ class TablestoreSettings(Settings):
         description="Time after which a row that is refused for a passing reason (throttling, a lost connection) "
         "fails the write.",
     )
-    on_error: Annotated[Literal["quarantine", "fail"], BeforeValidator(_lowered)] = option(
-        "on-error",
-        "quarantine",
-        origin="platform",
-        description="`quarantine` sets rows that Tablestore will not take aside with the reason, `fail` stops.",
-    )
     max_refused_rows: int | None = option(
         "max.refused.rows",
         10_000,
@@ -185,12 +169,6 @@ class TablestoreSettings(Settings):
         description="Attribute column that keeps the version of a row; each change is then conditional on it, so a "
         "late writer cannot replace a newer row. It can bring back one that was deleted: that has no version. Costs a "
         "read capacity unit per row.",
-    )
-    control_table: str = option(
-        "control.table",
-        "upsert_platform_control",
-        origin="platform",
-        description="Table of the same instance that keeps the applied batch, the lease and the last verdict.",
     )
     time_to_live: int = option(
         "table.time-to-live",

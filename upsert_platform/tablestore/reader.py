@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client, repeat_until
 from upsert_platform.tablestore.encoder import Cells, EncodedRows, batch_get_body, encode_keys

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, RefusedRow
+from upsert_platform.core.destination import OPERATION, RefusedRow
+from upsert_platform.core.types import LogicalType
 from upsert_platform.tablestore.json_text import json_text
 from upsert_platform.tablestore.table import TablestoreTable
-from upsert_platform.types import LogicalType
 
 
 def refused_row(changes: pa.RecordBatch, row: int, table: TablestoreTable, reason: str) -> RefusedRow:

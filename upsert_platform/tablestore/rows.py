@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, RefusedRow
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE, RefusedRow
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.encoder import (
     EXPECT_NO_ROW,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.pace import pause_before_attempt

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.encoder import EncodedRows, batch_write_body
 from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
 from upsert_platform.tablestore.pace import Pace, pause_before_attempt

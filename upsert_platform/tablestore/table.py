@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import Problem
-from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.model import Column, Table
-from upsert_platform.options import nearest, read_settings
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.options import read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.options import InsertMode, TablestoreSettings
 from upsert_platform.tablestore.types import StoredType, primary_key_type, stored_type
+from upsert_platform.writing.declared import column_problems, control_problem, key_problems
+
+_KEY_TYPES: Final = (
+    "a Tablestore key is STRING, INTEGER or BINARY. Use a character, integer, decimal, date, time or binary type"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +118,11 @@ def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Pr
     )
 
 
+def _name_problem(name: str) -> str | None:
+    rule = "Tablestore takes a letter or '_', then letters, digits and '_', 255 characters at most"
+    return None if limits.is_valid_name(name) else rule
+
+
 def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterator[Problem]:
     subject = f"table '{table.name}'"
     names = [column.name for column in table.physical_columns]
@@ -121,26 +131,16 @@ def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterato
             f"{subject}: Tablestore takes a name of a letter or '_', then letters, digits and '_'; set 'table.name'",
             table.location,
         )
-    if settings is not None and settings.control_table == (settings.table_name or table.name):
+    if settings is not None:
+        yield from control_problem(table, control=settings.control_table, stored=settings.table_name or table.name)
+    yield from column_problems(table, system="a Tablestore", name_problem=_name_problem)
+    if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
         yield Problem(
-            f"{subject}: 'control.table' = '{settings.control_table}' is the table itself, which would lose its rows to"
-            " positions and leases; name another table",
-            table.options.location("control.table") or table.location,
+            f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
+            f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
+            table.location,
         )
-    for column in table.columns:
-        if column.name not in names:
-            yield Problem(
-                f"{subject}: column '{column.name}' is a {column.kind} column; a Tablestore table has physical columns"
-                " only. Compute it in the INSERT",
-                column.location or table.location,
-            )
-        elif not limits.is_valid_name(column.name):
-            yield Problem(
-                f"{subject}: column '{column.name}': Tablestore takes a letter or '_', then letters, digits and '_',"
-                " 255 characters at most; rename the column",
-                column.location or table.location,
-            )
-    yield from _check_primary_key(table, names)
+    yield from key_problems(table, is_key_type=lambda kind: primary_key_type(kind) is not None, types=_KEY_TYPES)
     attributes = [name for name in names if name not in table.primary_key]
     version = settings.version_column if settings is not None else None
     if len(attributes) + (version is not None) > limits.MAX_COLUMNS_PER_ROW:
@@ -156,31 +156,6 @@ def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterato
         )
     if settings is not None:
         yield from _check_modes(table, settings, attributes)
-
-
-def _check_primary_key(table: Table, names: list[str]) -> Iterator[Problem]:
-    subject = f"table '{table.name}'"
-    if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
-        yield Problem(
-            f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
-            f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
-            table.location,
-        )
-    if len(set(table.primary_key)) != len(table.primary_key):
-        yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
-    for name in table.primary_key:
-        if name not in names:
-            yield Problem(
-                f"{subject}: primary key column '{name}' is not a physical column{nearest(name, names)}", table.location
-            )
-            continue
-        column = table.column(name)
-        if column.type is not None and primary_key_type(column.type) is None:
-            yield Problem(
-                f"{subject}: primary key column '{name}' is of type {column.type}; a Tablestore key is STRING, INTEGER"
-                " or BINARY. Use a character, integer, decimal, date, time or binary type",
-                column.location or table.location,
-            )
 
 
 def _check_modes(table: Table, settings: TablestoreSettings, attributes: list[str]) -> Iterator[Problem]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.errors import DestinationError, RecordError
-from upsert_platform.masking import Mask
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.errors import DestinationError, RecordError
+from upsert_platform.core.masking import Mask
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation

@@ -14,8 +14,8 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.tablestore.json_text import json_text, parse_json_text
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,7 +88,7 @@ def stored_arrow_type(stored: StoredType) -> pa.DataType:
 
 
 def to_stored(values: pa.Array, logical: LogicalType) -> Converted:
-    """Converts a column of `upsert_platform.types.arrow_type`, or what Spark made of it, to cells."""
+    """Converts a column of `upsert_platform.core.types.arrow_type`, or what Spark made of it, to cells."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -116,7 +116,7 @@ def to_stored(values: pa.Array, logical: LogicalType) -> Converted:
 
 
 def from_stored(values: pa.Array, logical: LogicalType) -> pa.Array:
-    """The inverse of `to_stored`, to `upsert_platform.types.arrow_type`.
+    """The inverse of `to_stored`, to `upsert_platform.core.types.arrow_type`.
 
     Raises:
         ValueError: a cell is not the text of such a value (pyarrow.ArrowInvalid is a ValueError).

@@ -16,20 +16,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import dagster as dg
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.graph.endpoint_resources import (
-    KafkaResource,
-    MaxComputeResource,
-    MySqlResource,
-    PostgresResource,
-    TablestoreResource,
-)
+from upsert_platform.graph.endpoint_resources import ENDPOINT_RESOURCES
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.translator import UpsertTranslator
-from upsert_platform.hops.endpoints import ENDPOINT_VALUES
-from upsert_platform.hops.send import EncodedRecords, make_topic, send_lines, written_table
-from upsert_platform.hops.stand_ins import PLACES
+from upsert_platform.sync.endpoints import ENDPOINT_VALUES
+from upsert_platform.sync.send import EncodedRecords, make_topic, send_lines, written_table
+from upsert_platform.sync.stand_ins import PLACES
 from upsert_platform.testing.memory import MemorySystems
 from upsert_platform.testing.platform import LastingSpark, holding
 from upsert_platform.testing.topics import Headers, MemoryTopics, append_all
@@ -328,13 +322,7 @@ def _local_servers(home: Path) -> Iterator[Mapping[str, Mapping[str, str]]]:
 
 
 def _endpoints(values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    return {
-        "kafka": KafkaResource(**values["kafka"]),
-        "tablestore": TablestoreResource(**values["tablestore"]),
-        "maxcompute": MaxComputeResource(**values["maxcompute"]),
-        "postgres": PostgresResource(**values["postgres"]),
-        "mysql": MySqlResource(**values["mysql"]),
-    }
+    return {item.endpoint_name: item(**values[item.endpoint_name]) for item in ENDPOINT_RESOURCES}
 
 
 def _keys(asset: Any) -> list[dg.AssetKey]:

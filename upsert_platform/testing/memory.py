@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
 
-from upsert_platform.capabilities import ComparesRecords, KeepsOlderRows, TellsBefore, WritesByMode
-from upsert_platform.connector import Writable
+from upsert_platform.core.capabilities import ComparesRecords, KeepsOlderRows, TellsBefore, WritesByMode
+from upsert_platform.core.connector import Writable
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.model import Table
+from upsert_platform.core.source import Source
 from upsert_platform.declarations.pipeline_source import AskedSource
-from upsert_platform.destination import Destination
-from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.hops.binding import Binding, QuerySource, Target
-from upsert_platform.hops.connectors import connector_of
-from upsert_platform.hops.faults import Sound, faults_of
 from upsert_platform.kafka.modes import BoundedMode, StartupMode
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.model import Table
-from upsert_platform.source import Source
+from upsert_platform.sync.binding import Binding, QuerySource, Target
+from upsert_platform.sync.connectors import connector_of
+from upsert_platform.sync.faults import Sound, faults_of
 from upsert_platform.testing.tables import MemoryDestination, MemoryKeyReader, MemoryTable, MemoryTopicDestination
 from upsert_platform.testing.topics import MemoryTopics, MemoryTopicSource
 

@@ -9,8 +9,8 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.hops.binding import Binding, bind, load
-from upsert_platform.hops.stand_ins import unset_value, without_places
+from upsert_platform.sync.binding import Binding, bind, load
+from upsert_platform.sync.stand_ins import unset_value, without_places
 from upsert_platform.testing.memory import MemorySystems, ask_nobody, in_memory
 
 

@@ -11,9 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.capabilities import WritesInTask
-from upsert_platform.connector import KeyReader
-from upsert_platform.destination import (
+from upsert_platform.core.capabilities import WritesInTask
+from upsert_platform.core.connector import KeyReader
+from upsert_platform.core.destination import (
     OPERATION,
     OPERATION_DELETE,
     BatchSpan,
@@ -25,13 +25,13 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.types import arrow_type, quote_name, spark_type
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.masking import Mask
-from upsert_platform.model import Column, Table
-from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.testing.topics import MemoryTopic, append_all
-from upsert_platform.types import arrow_type, quote_name, spark_type
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 from upsert_platform.writing.outcomes import TaskStats, run_tasks
@@ -149,7 +149,7 @@ class MemoryDestination(Destination, WritesInTask):
 
     def write(
         self,
-        changes: DataFrame | pa.Table | RowsOfTask,
+        changes: DataFrame | RowsOfTask,
         *,
         span: BatchSpan,
         lease: Lease,

@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.core.source import Unread
 from upsert_platform.kafka.source.offsets import PartitionOffsets, TopicOffsets
 from upsert_platform.kafka.source.source import write_changes_in_task
 from upsert_platform.kafka.source.topic_source import TopicSource
-from upsert_platform.source import Unread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
     from upsert_platform.changelog.tables import TableLocation
-    from upsert_platform.task_runner import TaskRunner
+    from upsert_platform.core.task_runner import TaskRunner
 
 _CREATE_TIME: Final = 1
 _FETCHED: Final = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.writing.plain_values import comparable_values, shown_values
 
 if TYPE_CHECKING:

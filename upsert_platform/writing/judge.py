@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.model import Column
-from upsert_platform.types import LogicalType
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.model import Column
+from upsert_platform.core.types import LogicalType
 
 NotNull = tuple[tuple[str, LogicalType], ...]
 

@@ -21,8 +21,8 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, Self
 
-from upsert_platform.destination import DestinationState
-from upsert_platform.errors import DestinationError, LeaseHeldError, UpsertPlatformError
+from upsert_platform.core.destination import DestinationState
+from upsert_platform.core.errors import DestinationError, LeaseHeldError, UpsertPlatformError
 from upsert_platform.writing.time_limit import time_limit
 
 _LOG: Final = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class Terms:
 
 
 class RenewedLease:
-    """A lease; see `upsert_platform.destination.Lease`. Held, and renewed by a thread, while its context is open.
+    """A lease; see `upsert_platform.core.destination.Lease`. Held, and renewed by a thread, while its context is open.
 
     Args:
         what: the destination, for messages: ``topic 'users'``.

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE
-from upsert_platform.types import LogicalType, TypeName
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.writing.judge import refuses_nulls
 
 

@@ -8,15 +8,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from upsert_platform import errors
-from upsert_platform.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
-from upsert_platform.errors import DestinationError, UpsertPlatformError
-from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.task_runner import RowsOfTask
+from upsert_platform.core import errors
+from upsert_platform.core.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
+from upsert_platform.core.errors import DestinationError, UpsertPlatformError
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 
 if TYPE_CHECKING:
@@ -105,6 +105,21 @@ class Written(Generic[_Stats]):
         else:
             self.keep(self.rows)
 
+    def with_refused(self, rows: Sequence[RefusedRow], stats: _Stats) -> Written[_Stats]:
+        """These results with rows that were rejected after the tasks had ended, and their counts."""
+        if not rows:
+            return self
+        more = replace(self, parts=(*self.parts, stats))
+        if not isinstance(self.keep, KeepsFiles):
+            return replace(more, rows=(*self.rows, *rows))
+        file = self.keep.open_file()
+        try:
+            file.write(rows)
+            name = file.close()
+        finally:
+            file.discard()
+        return replace(more, files=(*self.files, name or ""))
+
     def discard(self) -> None:
         """Removes the files, because the write failed."""
         if isinstance(self.keep, KeepsFiles):
@@ -128,7 +143,7 @@ def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:
 
 
 def run_tasks(
-    frame: DataFrame | pa.Table | RowsOfTask,
+    frame: DataFrame | RowsOfTask,
     task: Callable[[Any], Any],
     stats: type[_Stats],
     *,
@@ -141,8 +156,7 @@ def run_tasks(
     """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
     Args:
-        frame: of Spark, whose workers call the function; rows in Arrow are written by one call of it, in this process
-            or where the runner of the rows calls it.
+        frame: of Spark, whose workers call the function, or rows of a task, whose runner calls it once.
         what: is written, for messages: ``table 'users'``.
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
@@ -181,17 +195,13 @@ def run_tasks(
     return written
 
 
-def _outcomes(frame: DataFrame | pa.Table | RowsOfTask, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
+def _outcomes(frame: DataFrame | RowsOfTask, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
     """Return the outcomes of the tasks, row by row."""
-    import pyarrow as pa
-
-    if not isinstance(frame, (pa.Table, RowsOfTask)):
+    if not isinstance(frame, RowsOfTask):
         with raising_what_tasks_raised(what):
             rows: list[Any] = frame.mapInArrow(task, OUTCOME_DDL).collect()
             return rows
     try:
-        if isinstance(frame, pa.Table):
-            return _written(frame, task)
         rows, counted = frame.runner.call(partial(_made_and_written, frame.make, task), what=f"write {what}")
         frame.counted.update(counted)
         return rows
@@ -201,17 +211,13 @@ def _outcomes(frame: DataFrame | pa.Table | RowsOfTask, task: Callable[[Any], An
         raise DestinationError(f"{what}: writing failed: {type(error).__name__}: {str(error)[:2000]}") from error
 
 
-def _written(table: pa.Table, task: Callable[[Any], Any]) -> list[dict[str, Any]]:
-    batches = iter(table.to_batches(max_chunksize=_BATCH_ROWS))
-    return [row for outcome in task(batches) for row in outcome.to_pylist()]
-
-
 def _made_and_written(
     make: Callable[[], tuple[pa.Table, dict[str, int]]], task: Callable[[Any], Any]
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """The whole work of a task that makes the rows which it writes."""
     table, counted = make()
-    return _written(table, task), counted
+    batches = iter(table.to_batches(max_chunksize=_BATCH_ROWS))
+    return [row for outcome in task(batches) for row in outcome.to_pylist()], counted
 
 
 @contextmanager

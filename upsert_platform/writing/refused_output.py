@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.destination import RefusedFile, RefusedRow
-from upsert_platform.errors import DestinationError, RecordError
-from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.core.destination import RefusedFile, RefusedRow
+from upsert_platform.core.errors import DestinationError, RecordError
+from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.not_null import null_refusals
 from upsert_platform.writing.row_text import refused_row

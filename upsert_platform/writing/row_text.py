@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, RefusedRow
+from upsert_platform.core.destination import OPERATION, RefusedRow
 
 
 def refused_row(

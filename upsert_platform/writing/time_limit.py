@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -26,3 +27,22 @@ def time_left() -> float:
     """Return the seconds until the limit of this thread: not positive when it has passed, infinite without one."""
     deadline = _deadline.get()
     return float("inf") if deadline is None else deadline - time.monotonic()
+
+
+@contextmanager
+def ending(end: Callable[[], None]) -> Iterator[None]:
+    """Calls a function, in a thread of its own, when the limit of this thread passes inside the block.
+
+    For clients without a timeout: the function breaks the connection that the block waits for.
+    """
+    left = time_left()
+    if left == float("inf"):
+        yield
+        return
+    timer = threading.Timer(max(left, 0.01), end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

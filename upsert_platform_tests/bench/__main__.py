@@ -9,7 +9,7 @@ import sys
 
 SUITES = (
     "changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql", "stream",
-    "postgres", "cluster_scaling",
+    "postgres", "postgres_job", "cluster_scaling",
     "hops", "jobs",
 )  # fmt: skip
 

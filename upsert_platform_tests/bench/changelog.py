@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import read_kafka_table
 from upsert_platform.local.kafka import start_broker
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.sync.binding import changelog_of
+from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogRun
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.bench.kafka import bare_consumers_rate, create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row, watch_memory
 
@@ -75,7 +75,7 @@ def read_all(spark: SparkSession, source: TopicSource, lake: Path) -> ChangelogR
 
 def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]:
     """Measures `topic_to_changelog` and `reader_memory`."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     with tempfile.TemporaryDirectory() as folder, start_broker(Path(folder) / "kafka", die_with_parent=True) as broker:
         lake = Path(folder) / "lake"

@@ -24,7 +24,7 @@ def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]
 
     Broker, driver and workers are on this machine: with no more cores than workers, they take from each other.
     """
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     spec = find_spec("pyspark")
     assert spec is not None and spec.origin is not None

@@ -18,10 +18,10 @@ import fastavro
 import orjson
 import pyarrow as pa
 
+from upsert_platform.core.types import LogicalType, arrow_type, parse_type
 from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.base import Decoder, Encoder
-from upsert_platform.types import LogicalType, arrow_type, parse_type
 from upsert_platform_tests.bench.measure import row
 
 ROWS = 100_000

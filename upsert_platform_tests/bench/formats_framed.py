@@ -13,11 +13,11 @@ import fastavro
 import pyarrow as pa
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.protobuf.schema import message_class
 from upsert_platform.formats.registered.registry import RegisteredSchema
-from upsert_platform.types import arrow_type
 from upsert_platform_tests.bench.formats import (
     SIMPLE,
     Columns,

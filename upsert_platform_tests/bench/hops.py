@@ -20,13 +20,13 @@ from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.destination import BatchSpan
-from upsert_platform.hops.binding import Binding, bind, changelog_of, load
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.leased import LEASE
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.verify import check_batch
+from upsert_platform.core.destination import BatchSpan
 from upsert_platform.local.kafka import start_broker
+from upsert_platform.sync.binding import Binding, bind, changelog_of, load
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.leased import LEASE
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_batch
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.graph.stack import variables_of
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
@@ -62,7 +62,7 @@ _CONNECTORS = {
 
 def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
     """Measures `hop_to_topic`, `hop_to_tablestore`, `hop_to_maxcompute`, `check_of_batch` and `wide_rows`."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.source.fetch import FETCH_RECORDS
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Prints rates per second as JSON; creates and fills the topic first unless it is named."""
     import argparse
 
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--servers", required=True)

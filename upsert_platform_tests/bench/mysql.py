@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.local.database import USER
-from upsert_platform.local.mariadb import start_mariadb
+from upsert_platform.local.database import USER, start_database
+from upsert_platform.local.mariadb import mariadb_server
 from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
@@ -58,7 +58,7 @@ def run() -> Iterator[dict[str, Any]]:
     told = {"binlog-row-metadata": "FULL"}  # the library reads names and signs from the log alone
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_mariadb(Path(folder) / "server", variables=told) as mariadb,
+        start_database(mariadb_server, Path(folder) / "server", variables=told) as mariadb,
     ):
         server = Server("127.0.0.1", mariadb.port, USER, mariadb.password)
         with Connection(server) as connection:
@@ -145,7 +145,7 @@ def _decode_by_library(events: list[bytes], connection: Connection, *, checksum:
 
 def _snapshot(server: Server, folder: Path) -> Iterator[dict[str, Any]]:
     """Syncs of a table in a session that has read another one, and what its tasks read alone, thrown away."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     spark = open_session({"spark.master": f"local[{PROCESSES}]"})
     spent: dict[str, _Spent] = defaultdict(_Spent)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.queries.runners import SparkRunner
+from upsert_platform.engine.runners import SparkRunner
 from upsert_platform_tests.bench.changelog import restart_workers
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.bench.query_load import Load
@@ -181,7 +181,7 @@ class _Bench:
 
 def run() -> Iterator[dict[str, Any]]:
     """Measures each class in a warm session."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     with tempfile.TemporaryDirectory() as folder:
         spark = open_session()

@@ -14,11 +14,11 @@ import pyarrow as pa
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
-from upsert_platform.model import Table
-from upsert_platform.plan import Query
-from upsert_platform.queries.engine import QueryBatch, advance, plan_batch
-from upsert_platform.queries.runners import Runner
-from upsert_platform.queries.store import QueryStore
+from upsert_platform.core.model import Table
+from upsert_platform.core.plan import Query
+from upsert_platform.engine.engine import QueryBatch, advance, plan_batch
+from upsert_platform.engine.runners import Runner
+from upsert_platform.engine.store import QueryStore
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.sql.reading import read_scripts
 

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.destination import SEQUENCE, BatchSpan
-from upsert_platform.hops.leased import LEASE
+from upsert_platform.core.destination import SEQUENCE, BatchSpan
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder
@@ -24,6 +23,7 @@ from upsert_platform.kafka.sink.lease import KafkaLease
 from upsert_platform.kafka.sink.sink import SHARE, WritingTask, _Task
 from upsert_platform.kafka.topics import describe_topic
 from upsert_platform.local.kafka import start_broker
+from upsert_platform.sync.leased import LEASE
 from upsert_platform_tests.bench.kafka import USER_COLUMNS, create_topic, produce_json_users, users_table
 from upsert_platform_tests.bench.measure import row
 from upsert_platform_tests.kafka.tables import declare, read
@@ -159,7 +159,7 @@ def _destination(servers: str, topic: str, guarantee: str) -> KafkaDestination:
 
 def _topic_to_topic(servers: str, rows: int) -> dict[str, Any]:
     """A topic of four records a key, read as one batch, reduced, encoded and written exactly once, by Spark."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     topic = f"bench-{uuid.uuid4().hex[:12]}"
     create_topic(servers, topic, partitions=PARTITIONS)

@@ -66,7 +66,7 @@ def _idle(folder: Path, variables: Mapping[str, str]) -> dict[str, Any]:
 
 def _growth(folder: Path, variables: Mapping[str, str], histories: tuple[int, int]) -> dict[str, Any]:
     """A batch of BATCH records behind a short and a long history, in one session, in turn."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     spark = open_session()
     stacks = []

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.hops.leased import LEASE
+from upsert_platform.sync.leased import LEASE
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
@@ -100,8 +100,8 @@ def _memory(server: ServerHandle, table: TablestoreTable) -> dict[str, Any]:
 
 def _session() -> dict[str, Any]:
     """A batch written by a warm Spark session into a server that stores and syncs it, on the same cores."""
-    from upsert_platform.destination import BatchSpan
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.core.destination import BatchSpan
+    from upsert_platform.spark.session import open_session
     from upsert_platform.tablestore.destination import TablestoreDestination
 
     spark = open_session({"spark.master": f"local[{PROCESSES}]"})

@@ -25,6 +25,7 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
         {"maxcompute_writer", "maxcompute_tunnel_writer", "maxcompute_memory", "maxcompute_tunnel_memory"},
     ),
     "postgres": ({"rows": 2_000}, {"REPEATS": 1}, {"postgres_writer", "postgres_writer_again_in_order"}),
+    "postgres_job": ({"upserts": 2_000}, {"REPEATS": 1}, {"postgres_job"}),
     "formats": ({"rows": 1_000}, {}, {"json_decode_simple", "avro_confluent_encode", "protobuf_encode"}),
     "sink": ({"rows": 2_000}, {"REPEATS": 1}, {"sink_at_least_once", "sink_exactly_once", "topic_to_topic"}),
     "cluster_scaling": ({"records": 20_000, "keys": 5_000}, {"REPEATS": 1}, {"cluster_scaling"}),
@@ -41,7 +42,7 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "jobs": (
         {"tables": 3, "records": 5, "copied": 2_000, "keys": 100},
         {},
-        {"many_tables", "many_tables_idle", "whole_copy"},
+        {"many_tables", "many_tables_idle", "many_tables_asked", "whole_copy"},
     ),
 }
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""

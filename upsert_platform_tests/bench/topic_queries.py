@@ -66,7 +66,7 @@ class _Load:
 
 def run(*, messages: int = MESSAGES) -> Iterator[dict[str, Any]]:
     """Measures `pageviews_pv_uv` and `rollup_over_upserts`, each warm and as a command."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     with (
         tempfile.TemporaryDirectory() as folder,

@@ -10,7 +10,7 @@ import pytest
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import raise_floor, reduced_upto, remove_unused
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
 from upsert_platform_tests.changelog.test_store import commit, declared, snapshot
 
 if TYPE_CHECKING:

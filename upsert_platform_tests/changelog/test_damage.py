@@ -17,8 +17,8 @@ from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import read_rows
 from upsert_platform.changelog.live_files import live_files
 from upsert_platform.changelog.tables import TableLocation, open_table, write_table
-from upsert_platform.errors import ChangelogError
-from upsert_platform.hops.checkups.lake import _damaged
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.sync.checkups.lake import _damaged
 
 ROWS = pa.table({"_batch": list(range(1000)), "_kind": ["+U"] * 1000, "name": [f"name {row}" for row in range(1000)]})
 
@@ -96,7 +96,7 @@ FULL = """
 import sys, pyarrow as pa
 from upsert_platform.changelog.data_files import write_files
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
 names = pa.array([str(row) * 20 for row in range(200_000)])
 batch = pa.record_batch({"_batch": pa.array([1] * 200_000), "_kind": pa.array(["+U"] * 200_000), "name": names})
 try:

@@ -18,9 +18,9 @@ from upsert_platform.changelog import data_files, rows
 from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
-from upsert_platform.errors import ChangelogError, SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.core.errors import ChangelogError, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,9 +18,9 @@ from upsert_platform.changelog.head import KEY_PROPERTY
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.cli.main import main
-from upsert_platform.errors import ChangelogError, SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.core.errors import ChangelogError, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform_tests.changelog.test_older_lakes import ARCHIVE
 from upsert_platform_tests.changelog.test_store import declared
 

@@ -18,11 +18,11 @@ from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.store import ChangelogStore, Positions
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.plan import Field, Scan
-from upsert_platform.queries.reading import ChangelogShare, Piece, read_changes
-from upsert_platform.types import parse_type
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.plan import Field, Scan
+from upsert_platform.core.types import parse_type
+from upsert_platform.engine.reading import ChangelogShare, Piece, read_changes
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

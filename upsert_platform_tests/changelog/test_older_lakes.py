@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog import compaction
+from upsert_platform.changelog.quarantine import quarantined_records
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform_tests.changelog.test_store import commit, declared
 
@@ -39,7 +40,7 @@ def test_it_is_read_and_written_on(spark: SparkSession, older: ChangelogStore) -
     assert head is not None
     assert (head.batch, head.positions.offsets) == (6, {"orders": {0: 60}})
     assert values(spark, older, after=3) == [(4, 3, None), (4, 5, "e"), (5, 6, "f"), (6, 7, "g")]
-    assert older.quarantined().num_rows == 1
+    assert quarantined_records(older).num_rows == 1
     assert commit(spark, older, [(7, "g2")]).batch == 7
     assert values(spark, older, after=6) == [(7, 7, "g2")]
 
@@ -51,4 +52,4 @@ def test_it_is_reduced_and_merged_by_the_present_version(spark: SparkSession, ol
     compaction.merge_files(spark, older)
     assert len(older.files()) == 1
     assert {(key, value) for _, key, value in values(spark, older)} == {*KEPT, (8, "h")}
-    assert older.quarantined().num_rows == 1
+    assert quarantined_records(older).num_rows == 1

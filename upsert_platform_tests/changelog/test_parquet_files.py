@@ -12,7 +12,7 @@ import pytest
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows, write_rows
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError
 
 CASES = 60
 

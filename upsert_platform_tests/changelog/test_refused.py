@@ -12,7 +12,7 @@ from pathlib import Path
 
 from upsert_platform.changelog.progress import FOLDER
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import BatchSpan, KeepsFiles, RefusedRow
+from upsert_platform.core.destination import BatchSpan, KeepsFiles, RefusedRow
 
 
 def row(key: int, reason: str = "too long") -> RefusedRow:
@@ -114,7 +114,7 @@ def test_settled_keys_are_gone_and_rows_refused_again_take_the_place_of_what_was
 SETTLING = """
 import json, random, resource, sys
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform.core.destination import BatchSpan, RefusedRow
 
 def used():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

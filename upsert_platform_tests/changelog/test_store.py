@@ -20,11 +20,12 @@ from deltalake import write_deltalake
 from upsert_platform.changelog import compaction, rows
 from upsert_platform.changelog.accounting import RangeAccount, total
 from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.quarantine import quarantined_count, quarantined_places, quarantined_records
 from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
-from upsert_platform.errors import ChangelogError, SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.core.errors import ChangelogError, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -139,7 +140,7 @@ def snapshot(
 def test_head_of_a_changelog_that_does_not_exist_is_none(store: ChangelogStore) -> None:
     assert store.head() is None
     assert store.accounts(after=0, upto=10) == {}
-    assert store.quarantined().num_rows == 0
+    assert quarantined_records(store).num_rows == 0
 
 
 def test_commit_carries_rows_accounting_quarantine_and_position(spark: SparkSession, store: ChangelogStore) -> None:
@@ -148,7 +149,7 @@ def test_commit_carries_rows_accounting_quarantine_and_position(spark: SparkSess
     assert store.read(spark, after=0, upto=1).count() == 3
     summed = total(store.accounts(after=0, upto=1)[1])
     assert (summed.records, summed.kept, summed.quarantined, summed.imbalance()) == (5, 3, 2, None)
-    kept = store.quarantined()
+    kept = quarantined_records(store)
     assert kept.column(rows.REASON).to_pylist() == ["not JSON"] * 2
     assert kept.column(rows.RAW_VALUE).to_pylist() == [b"{"] * 2
     assert store.batches_of_run("run") == [1]
@@ -269,7 +270,7 @@ def test_reduced_history_keeps_quarantine_and_the_tombstones_it_needs(
     commit(spark, store, [(1, "a")], quarantined=1)
     commit(spark, store, [(1, None)])
     compaction.reduce_history(spark, store, applied_everywhere=2)
-    assert store.quarantined().num_rows == 1
+    assert quarantined_records(store).num_rows == 1
     assert snapshot(spark, store) == {1: None}
 
 
@@ -301,10 +302,10 @@ def test_one_quarantined_record_is_read_without_holding_the_others(store: Change
     before, pool = pa.default_memory_pool(), _POOL
     pa.set_memory_pool(pool)
     try:
-        assert store.quarantined(limit=2)[rows.OFFSET].to_pylist() == [1, 3]
-        (found,) = store.quarantined(places={(TOPIC, 0, 999), (TOPIC, 0, 0), (TOPIC, 1, 5)}).to_pylist()
+        assert quarantined_records(store, limit=2)[rows.OFFSET].to_pylist() == [1, 3]
+        (found,) = quarantined_records(store, places={(TOPIC, 0, 999), (TOPIC, 0, 0), (TOPIC, 1, 5)}).to_pylist()
         assert (found[rows.OFFSET], len(found[rows.RAW_VALUE])) == (999, 100_000)
-        assert store.quarantined_count() == store.quarantined_places().num_rows == 998
+        assert quarantined_count(store) == quarantined_places(store).num_rows == 998
         assert pool.max_memory() < 40_000_000
     finally:
         pa.set_memory_pool(before)

@@ -12,7 +12,7 @@ import pytest
 from upsert_platform.changelog.data_files import read_files
 from upsert_platform.changelog.lake import OPTIONS_VARIABLE, Lake
 from upsert_platform.changelog.tables import TableLocation, create_table, open_table
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

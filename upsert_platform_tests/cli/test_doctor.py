@@ -18,7 +18,7 @@ from click.testing import CliRunner
 
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.cli.main import main
-from upsert_platform.hops.checkups import lake, machine
+from upsert_platform.sync.checkups import lake, machine
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxCompute
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import ServerHandle as Tablestore

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from upsert_platform.changelog.erasure import same_keys
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.erased_elsewhere import readers_of_same
-from upsert_platform.hops.erased_key import key_rows, parsed_key
-from upsert_platform.hops.following import tables_behind
+from upsert_platform.sync.binding import bind, load
+from upsert_platform.sync.erased_elsewhere import readers_of_same
+from upsert_platform.sync.erased_key import key_rows, parsed_key
+from upsert_platform.sync.following import tables_behind
 
 KAFKA = """'connector' = 'upsert-kafka', 'properties.bootstrap.servers' = '127.0.0.1:9', 'key.format' = 'json',
   'value.format' = 'json'"""

@@ -15,13 +15,13 @@ from upsert_platform.cli.main import main
 from upsert_platform.cli.names import complete_nodes, complete_tables, complete_tables_and_topics
 from upsert_platform.cli.status import _shown
 from upsert_platform.cli.text import console_for
-from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.checkups.finding import State
-from upsert_platform.hops.checkups.kafka import client_check
-from upsert_platform.hops.endpoints import ENDPOINT_VALUES
-from upsert_platform.hops.peek import nodes
-from upsert_platform.hops.stand_ins import PLACES
-from upsert_platform.hops.status import ChangelogStatus, Status, TableStatus
+from upsert_platform.sync.binding import bind, load
+from upsert_platform.sync.checkups.finding import State
+from upsert_platform.sync.checkups.kafka import client_check
+from upsert_platform.sync.endpoints import ENDPOINT_VALUES
+from upsert_platform.sync.peek import nodes
+from upsert_platform.sync.stand_ins import PLACES
+from upsert_platform.sync.status import ChangelogStatus, Status, TableStatus
 
 LOGIN = """
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
@@ -104,8 +104,8 @@ def test_names_are_completed_without_variables(project: Path) -> None:
 
 
 def test_a_name_alone_is_the_table_before_the_query_that_feeds_it(project: Path) -> None:
-    from upsert_platform.hops.peek import _resolved
-    from upsert_platform.hops.stand_ins import unset_value, without_places
+    from upsert_platform.sync.peek import _resolved
+    from upsert_platform.sync.stand_ins import unset_value, without_places
 
     declared, problems = load(project, unset=unset_value)
     binding = bind(without_places(declared), problems)

@@ -61,3 +61,19 @@ def test_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert done.exit_code == 1
     assert "the project cannot be written here (Not a directory)" in done.output
     assert run("init", str(tmp_path / "file")).exit_code == 2  # a file in the place of the folder is wrong usage
+
+
+def test_a_project_to_postgres_is_valid_and_names_its_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))
+    done = CliRunner().invoke(main, ["init", str(tmp_path / "shop"), "--to", "postgres"])
+    assert done.exit_code == 0, done.output
+    assert "local up --only kafka,postgres" in done.output
+    text = (tmp_path / "shop" / "orders.sql").read_text("utf-8")
+    assert "'url' = '${UPSERT_POSTGRES_URL}'" in text
+    assert "'auto.create' = 'true'" in text
+    assert "tablestore" not in text.lower()
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "POSTGRES_USER", "POSTGRES_PASSWORD"):
+        monkeypatch.setenv(f"UPSERT_{name}", "of-a-test")
+    monkeypatch.setenv("UPSERT_POSTGRES_URL", "jdbc:postgresql://127.0.0.1:1/shop")
+    valid = CliRunner().invoke(main, ["validate", str(tmp_path / "shop")])
+    assert valid.exit_code == 0, valid.output

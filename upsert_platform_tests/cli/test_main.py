@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.cli import main as cli
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.demo.instance import SHIPPED_SETTINGS
-from upsert_platform.errors import EndpointError
 from upsert_platform.local.process import ServerError
 
 HEAVY = {"pyspark", "dagster", "confluent_kafka", "tablestore", "odps", "pyarrow", "pandas", "deltalake"}
@@ -90,13 +90,14 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_lines(
     result = CliRunner().invoke(cli.main, ["validate", str(tmp_path)])
     errors = [line.split(":", 1)[1] for line in result.output.splitlines() if ": error: " in line]
     assert errors == [
-        "1: error: INSERT INTO zzz: no CREATE TABLE declares the target",
-        "4: error: table 'users': option 'on-error' must be 'quarantine' or 'fail'",
-        "5: error: table 'users': unknown key format 'jsn'; did you mean 'json'?",
-        "6: error: table 'users': unknown option 'json.ignore-parse-error'; did you mean 'json.ignore-parse-errors'?",
+        "1: error: INSERT INTO zzz: no CREATE TABLE declares the target [UP-1206]",
+        "4: error: table 'users': option 'on-error' must be 'quarantine' or 'fail' [UP-1103]",
+        "5: error: table 'users': unknown key format 'jsn'; did you mean 'json'? [UP-1401]",
+        "6: error: table 'users': unknown option 'json.ignore-parse-error'; did you mean 'json.ignore-parse-errors'?"
+        " [UP-1101]",
         "7: error: table 'other': connector 'tablestor' is not known; did you mean 'tablestore'?; known are:"
-        " upsert-kafka, kafka, kafka-changes, tablestore, tablestore-connect, maxcompute, postgres, faker, datagen,"
-        " mysql-cdc",
+        " upsert-kafka, kafka, kafka-changes, tablestore, tablestore-connect, maxcompute, postgres, hologres, faker,"
+        " datagen, mysql-cdc [UP-1012]",
     ]
 
 
@@ -106,8 +107,14 @@ def test_project_without_errors_is_counted(tmp_path: Path, monkeypatch: pytest.M
     assert result.output.endswith(f"\n1 table and 0 inserts in {tmp_path}: no error, 1 warning\n")
 
 
-@pytest.mark.parametrize("error", [EndpointError("broker.example:9092 refused"), ServerError("it ended")])
-def test_error_made_for_users_is_one_message_without_a_trace(error: Exception) -> None:
+@pytest.mark.parametrize(
+    ("error", "added"),
+    [
+        (EndpointError("broker.example:9092 refused"), " [UP-2210]\nnext: upsert-platform doctor"),
+        (ServerError("it ended"), ""),
+    ],
+)
+def test_error_made_for_users_is_one_message_without_a_trace(error: Exception, added: str) -> None:
     @cli.main.command("fails")
     def fails() -> None:
         raise error
@@ -116,7 +123,7 @@ def test_error_made_for_users_is_one_message_without_a_trace(error: Exception) -
         result = CliRunner().invoke(cli.main, ["fails"])
     finally:
         del cli.main.commands["fails"]
-    assert (result.exit_code, result.output) == (1, f"Error: {error}\n")
+    assert (result.exit_code, result.output) == (1, f"Error: {error}{added}\n")
 
 
 def test_unknown_command_is_refused() -> None:
@@ -141,7 +148,7 @@ def test_port_of_the_ui_that_is_taken_is_told_before_anything_starts(
         result = CliRunner().invoke(cli.main, ["ui", "--port", str(port)])
     assert (result.exit_code, result.output) == (
         1,
-        f"Error: port {port} is taken by another process: name another with --port\n",
+        f"Error: port {port} is taken by another process: name another with --port [UP-2308]\n",
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -184,7 +191,7 @@ def test_quarantine_of_a_destination(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], told: str
 ) -> None:
     from upsert_platform.changelog.refused import RefusedStore
-    from upsert_platform.destination import BatchSpan, RefusedRow
+    from upsert_platform.core.destination import BatchSpan, RefusedRow
 
     (tmp_path / "tables.sql").write_text(APPENDED)
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))
@@ -198,7 +205,7 @@ def test_quarantine_of_a_destination(
 def test_quarantine_lists_texts_of_others_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key is not a markup of the console, moves no cursor, and is shown whole, so that it can be given to `show`."""
     from upsert_platform.changelog.refused import RefusedStore
-    from upsert_platform.destination import BatchSpan, RefusedRow
+    from upsert_platform.core.destination import BatchSpan, RefusedRow
 
     (tmp_path / "tables.sql").write_text(APPENDED)
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path / "home"))

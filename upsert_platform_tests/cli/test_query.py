@@ -16,7 +16,7 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import Positions
 from upsert_platform.cli import query as command
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import bind, load
+from upsert_platform.sync.binding import bind, load
 
 SQL = """
 CREATE TABLE users (id BIGINT, name STRING, secret STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -94,7 +94,7 @@ def test_the_prompt_takes_lines_until_a_semicolon_and_survives_errors(
     done = query(given="SELECT count(*) AS n\nFROM users;\nSELECT * FROM nothing;\ntables\nSELECT 41 + 1 AS m;\nexit\n")
     assert done.exit_code == 0
     assert "n\n" in done.stdout.replace(" ", "")
-    assert "Table with name nothing does not exist" in done.output
+    assert "there is no table 'nothing'" in done.output
     assert "changelogs.users" in done.stdout
     assert "42" in done.stdout
     assert query(given="").exit_code == 0  # the end of the input ends it

@@ -15,7 +15,7 @@ from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import Binding, bind, load
+from upsert_platform.sync.binding import Binding, bind, load
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxCompute
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import ServerHandle as Tablestore
@@ -255,7 +255,7 @@ def test_the_newest_rows_of_changelogs_and_queries_are_shown(project: Path, whol
 
 
 def test_the_newest_rows_of_a_query_are_shown(project: Path, whole: Binding) -> None:
-    from upsert_platform.queries.store import PLAN, QueryStore, fingerprint
+    from upsert_platform.engine.store import PLAN, QueryStore, fingerprint
 
     (source,) = whole.queries.values()
     store = whole.changelog(source.table.name, Lake(str(project / "home")))

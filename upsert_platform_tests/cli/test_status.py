@@ -20,8 +20,8 @@ from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import Positions
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import bind, load
 from upsert_platform.local.kafka import Broker
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 
 TABLES = 50

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.model import Project
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.hops.binding import Binding, bind
-from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.model import Project
+from upsert_platform.sync.binding import Binding, bind
+from upsert_platform.sync.connectors import CONNECTORS
 from upsert_platform.tablestore.connect.table import ConnectSink, read_connect_sink
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.errors import DeclarationError
-from upsert_platform.hops.binding import bind
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.sync.binding import bind
 from upsert_platform_tests.declarations.test_pipeline import load, told
 
 FORMATS = {"properties.bootstrap.servers": "localhost:9092", "key.format": "json", "value.format": "json"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.connectors import CONNECTORS
 from upsert_platform.tablestore.connect.options import KeyMode
 from upsert_platform.tablestore.connect.record import Envelope, MessageFormat
 from upsert_platform.tablestore.options import TablestoreSettings

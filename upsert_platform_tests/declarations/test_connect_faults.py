@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import DeclarationError
-from upsert_platform.hops.binding import bind
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.binding import bind
+from upsert_platform.sync.connectors import CONNECTORS
 from upsert_platform_tests.declarations.connect_configurations import (
     BASE,
     KEYED,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
-from upsert_platform.hops.binding import bind
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.binding import bind
+from upsert_platform.sync.connectors import CONNECTORS
 from upsert_platform.tablestore.connect.options import KeyMode
 from upsert_platform.tablestore.connect.table import COLUMNS, ConnectSink, read_connect_sink
 

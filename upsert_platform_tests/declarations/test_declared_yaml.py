@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.connectors import CONNECTORS
 
 YAML = """tables:
   - name: users

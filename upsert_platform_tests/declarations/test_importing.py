@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.cli.main import main
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.declarations.importing import CONNECT, PIPELINE, SQL, plan_import, write_import
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import DeclarationError
-from upsert_platform.hops.connectors import CONNECTORS
+from upsert_platform.sync.connectors import CONNECTORS
 
 SECRETS = ("s3cr3t", "bob-pass", "it's")
 FILES = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from upsert_platform.core.errors import Problem
 from upsert_platform.declarations.located import read_properties
-from upsert_platform.errors import Problem
 
 
 def test_java_properties() -> None:

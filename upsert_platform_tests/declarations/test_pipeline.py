@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, Options, Project, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.declarations.pipeline import table_pattern
 from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.hops.binding import bind
-from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.model import Column, Options, Project, Table
-from upsert_platform.types import parse_type
+from upsert_platform.sync.binding import bind
+from upsert_platform.sync.connectors import CONNECTORS
 
 TABLES = """CREATE TABLE `app.users` (
   id BIGINT, name STRING, at TIMESTAMP(3) METADATA FROM 'timestamp', PRIMARY KEY (id) NOT ENFORCED

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import upsert_platform
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.core.model import Project
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import DeclarationError
-from upsert_platform.hops.binding import bind
-from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.model import Project
+from upsert_platform.sync.binding import bind
+from upsert_platform.sync.connectors import CONNECTORS
 
 DEMO = Path(upsert_platform.__file__).parent / "demo" / "project"
 S = "CREATE TABLE s (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');\n"
@@ -156,7 +156,7 @@ def test_a_file_that_is_not_utf8_is_a_problem(tmp_path: Path) -> None:
 def test_reading_a_project_imports_no_heavy_library() -> None:
     heavy = ("pyspark", "confluent_kafka", "tablestore", "odps", "pyarrow", "dagster")
     code = (
-        "import sys, pathlib; from upsert_platform.hops.binding import load; "
+        "import sys, pathlib; from upsert_platform.sync.binding import load; "
         f"load(pathlib.Path({str(DEMO)!r})); print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

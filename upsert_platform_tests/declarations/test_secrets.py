@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from upsert_platform.declarations.project import load_project
-from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.jaas import JaasError, client_settings
+from upsert_platform.sync.connectors import CONNECTORS
 
 SECRET = "Hunter2"
 BEFORE = "CREATE TABLE t (id INT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore',\n  "

@@ -175,10 +175,14 @@ def test_keys_of_every_form(key: bytes, value: bytes, primary: tuple[str, ...], 
 
 
 def test_topic_without_keys_is_read_as_events_by_their_places() -> None:
-    found = found_of((None, b'{"a":1}'), (None, b'{"a":2}'), to=["tablestore", "maxcompute", "upsert-kafka"])
+    found = found_of(
+        (None, b'{"a":1}'), (None, b'{"a":2}'), to=["tablestore", "maxcompute", "postgres", "upsert-kafka"]
+    )
     assert found.table.options["connector"] == "kafka"
     assert found.proof.problems == ()
-    assert found.text.count("PRIMARY KEY (`kafka_partition`, `kafka_offset`) NOT ENFORCED") == 3
+    assert found.text.count("PRIMARY KEY (`kafka_partition`, `kafka_offset`) NOT ENFORCED") == 4
+    assert "'connector' = 'postgres'" in found.text
+    assert f"'table-name' = '{found.table.name}_postgres'" in found.text
 
 
 @pytest.mark.parametrize(

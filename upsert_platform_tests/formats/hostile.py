@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.formats import build_decoder
 from upsert_platform.formats.registered.registry import BrokenSchemaError, Kind, RegisteredSchema, SchemaNotFoundError
 from upsert_platform_tests.formats.proto import shop

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.types import LogicalType, TypeName, arrow_type, parse_type
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type, parse_type
 
 FOLDER = Path(__file__).parent / "vectors"
 Columns = list[tuple[str, LogicalType]]

@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import DeclarationError, SourceLocation
+from upsert_platform.core.errors import DeclarationError, SourceLocation
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.registered.registry import RegisteredSchema, SchemaNotFoundError
 from upsert_platform.local.registry import Registry

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.avro.decoder import AvroDecoder
 from upsert_platform.formats.avro.options import AvroSettings
 from upsert_platform.formats.avro.schema import derive_schema
-from upsert_platform.types import arrow_type
 from upsert_platform_tests.formats.support import columns_of, plain_rows
 
 

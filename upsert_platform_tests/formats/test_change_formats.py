@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.errors import DeclarationError, SourceLocation
+from upsert_platform.core.errors import DeclarationError, SourceLocation
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.change.decoder import EnvelopeDecoder
 from upsert_platform_tests.formats.differences import CDC_DECODE

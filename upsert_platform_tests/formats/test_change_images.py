@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from upsert_platform.core.types import arrow_type, parse_type
 from upsert_platform.formats import build_decoder, build_images_encoder
-from upsert_platform.types import arrow_type, parse_type
 
 COLUMNS = [
     ("id", parse_type("INT")),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.csv.decoder import CsvDecoder
 from upsert_platform.formats.options import CsvSettings

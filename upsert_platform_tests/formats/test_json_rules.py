@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
 from upsert_platform.formats import Decoded, build_decoder, build_encoder, validate_format
 from upsert_platform_tests.formats.support import columns_of, plain_rows
 

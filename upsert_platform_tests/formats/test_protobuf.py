@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.protobuf.schema import message_class
-from upsert_platform.types import arrow_type
 from upsert_platform_tests.formats.proto import shop, write_set
 from upsert_platform_tests.formats.support import columns_of
 

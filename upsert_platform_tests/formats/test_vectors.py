@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats import FORMATS, build_decoder, build_encoder, validate_format
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.csv.values import record_reader
 from upsert_platform.formats.json.decoder import json_manner, row_reader
 from upsert_platform.formats.options import CsvSettings, JsonSettings
-from upsert_platform.types import LogicalType, TypeName
 from upsert_platform_tests.formats.differences import DIFFERENCES
 from upsert_platform_tests.formats.support import (
     Vector,

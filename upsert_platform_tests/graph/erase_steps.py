@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 BEFORE, AFTER = False, True
 STEPS: dict[str, tuple[str, str, bool]] = {
-    "tombstones are sent": ("upsert_platform.kafka.source.tombstones", "send_tombstones", AFTER),
-    "what was unread is committed": ("upsert_platform.hops.erase", "Erasure._delete", BEFORE),
-    "the delete is committed": ("upsert_platform.hops.erase", "Erasure._delete", AFTER),
-    "one of the tables is written": ("upsert_platform.hops.destination_hop", "DestinationHop.execute", AFTER),
-    "tables are read back": ("upsert_platform.hops.erase", "Erasure._proven", AFTER),
-    "the floor is raised": ("upsert_platform.hops.erase", "raise_floor", AFTER),
+    "tombstones are sent": ("upsert_platform.kafka.sink.tombstones", "send_tombstones", AFTER),
+    "what was unread is committed": ("upsert_platform.sync.erase", "Erasure._delete", BEFORE),
+    "the delete is committed": ("upsert_platform.sync.erase", "Erasure._delete", AFTER),
+    "one of the tables is written": ("upsert_platform.sync.destination_hop", "DestinationHop.execute", AFTER),
+    "tables are read back": ("upsert_platform.sync.erase", "Erasure._proven", AFTER),
+    "the floor is raised": ("upsert_platform.sync.erase", "raise_floor", AFTER),
     "files are written anew": ("upsert_platform.changelog.store", "ChangelogStore.replace", BEFORE),
     "files are replaced": ("upsert_platform.changelog.store", "ChangelogStore.replace", AFTER),
     "older files are deleted": ("upsert_platform.changelog.erasure", "delete_dead_files", AFTER),
-    "refused rows are dropped": ("upsert_platform.hops.erase", "settle_refused", AFTER),
-    "all is looked through": ("upsert_platform.hops.erase", "in_replays", AFTER),
-    "it is noted": ("upsert_platform.hops.erasures", "record_erasure", AFTER),
+    "refused rows are dropped": ("upsert_platform.sync.erase", "settle_refused", AFTER),
+    "all is looked through": ("upsert_platform.sync.erase", "in_replays", AFTER),
+    "it is noted": ("upsert_platform.sync.erasures", "record_erasure", AFTER),
 }
 """What has been done when the process is killed: module, function, and whether that function has run by then."""
 LEASE = timedelta(seconds=5)
@@ -76,8 +76,8 @@ def _shared_session() -> SparkSession:
 
 def _main() -> None:
     from upsert_platform.cli.main import main
-    from upsert_platform.hops import leased
-    from upsert_platform.jvm import warm_session
+    from upsert_platform.spark import warm_session
+    from upsert_platform.sync import leased
 
     spark = _shared_session()
     warm_session.open_session = lambda *_, **__: spark

@@ -21,10 +21,10 @@ from upsert_platform.graph.resources import (
     SparkResource,
     TablestoreResource,
 )
-from upsert_platform.hops.binding import load
-from upsert_platform.hops.destination_hop import DestinationHop
 from upsert_platform.local.kafka import Broker
 from upsert_platform.referee.selection import Condition, Selection
+from upsert_platform.sync.binding import load
+from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 from upsert_platform_tests.referee.judging import Declared, maxcompute_table, records_of, tablestore_table, told

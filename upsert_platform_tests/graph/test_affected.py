@@ -111,3 +111,36 @@ def test_a_run_without_work_leaves_plots_and_the_row_count_of_an_asset_as_they_w
     # Three keys are one row each: accounting is not among them.
     assert idle.metadata["changelogs/users"]["dagster/row_count"] == 3
     assert all(idle.checks.values())
+
+
+def observed(shop: testing.ProjectUnderTest) -> list[str | None]:
+    """Data versions of the observations of a topic, the oldest first."""
+    found = shop.instance.fetch_observations(dg.AssetKey(["topics", "users"]), limit=100).records
+    return [item.asset_observation.data_version for item in reversed(found) if item.asset_observation]
+
+
+def test_a_topic_is_observed_when_its_data_version_changed(shop: testing.ProjectUnderTest) -> None:
+    shop.send("users", [{"id": 1, "name": "a"}])
+    shop.sync()
+    first = observed(shop)
+    assert set(first) == {"0:1"}
+    shop.sync()
+    assert observed(shop) == first
+    shop.send("users", [{"id": 2, "name": "a"}])
+    shop.sync()
+    assert set(observed(shop)[len(first) :]) == {"0:2"}
+
+
+def test_checks_of_a_changelog_are_one_step_and_each_is_selected_by_itself(shop: testing.ProjectUnderTest) -> None:
+    shop.send("users", [{"id": 1, "name": "a"}])
+    key = dg.AssetKey(["changelogs", "users"])
+
+    def evaluated(job: str) -> list[tuple[str | None, str]]:
+        done = shop.definitions.resolve_job_def(job).execute_in_process(instance=shop.instance)
+        events = [item for item in done.all_events if item.event_type is dg.DagsterEventType.ASSET_CHECK_EVALUATION]
+        checks = [(item.step_key, item.asset_check_evaluation_data) for item in events]
+        return sorted((step, data.check_name) for step, data in checks if data.asset_key == key)
+
+    step = "checks_users"
+    assert evaluated("sync") == [(step, "offsets_accounted"), (step, "quarantine_below")]
+    assert [found for found in evaluated("watch") if found[0] == step] == [(step, "quarantine_below")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,7 +12,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.graph.alerts import VARIABLE, Alert, declared_alerts, webhook
 from upsert_platform.graph.failures import told_plainly
 
@@ -91,7 +92,7 @@ def test_what_failed_is_posted_and_what_succeeded_is_not(hook: Hook, monkeypatch
         look("alerts_of_failed_runs", [table, check, broken], instance)
         (alert,) = hook.alerts
         assert (alert["failed"], len(alert["checks"])) == (True, 1)
-        assert "failed: broken: Kafka h:1: not reachable; warn fresh" in alert["text"]
+        assert re.search(r"failed: broken: Kafka h:1: not reachable \[UP-\d{4}\]; warn fresh", alert["text"])
 
 
 def test_a_webhook_that_fails_is_told_without_its_address(hook: Hook) -> None:

@@ -8,11 +8,11 @@ import dagster as dg
 import pytest
 
 import upsert_platform
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.graph.asset_decorator import UpsertProject, build_upsert_checks, build_upsert_sensor, upsert_assets
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
-from upsert_platform.hops.stand_ins import PLACES
+from upsert_platform.sync.stand_ins import PLACES
 from upsert_platform.testing.memory import MemorySystems
 from upsert_platform.testing.platform import LastingSpark, holding
 from upsert_platform_tests.graph.test_affected import SQL

@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.observe import observe
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.graph.automation import VARIABLE
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.stack import Stack
 
 CHANGELOG, TABLE = dg.AssetKey(["changelogs", "users"]), dg.AssetKey(["tables", "users_serving"])

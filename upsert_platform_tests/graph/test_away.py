@@ -10,9 +10,9 @@ import pytest
 
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.binding import load
 from upsert_platform.kafka import endpoint
 from upsert_platform.local.process import free_port
+from upsert_platform.sync.binding import load
 
 TABLES = 8
 WAIT = 1.0

@@ -12,7 +12,7 @@ import yaml
 
 import upsert_platform
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.test_instances import project
 
 PAGE = Path(upsert_platform.__file__).parent.parent / "docs" / "partitions.md"

@@ -10,14 +10,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform.errors import DeclarationError, EndpointError
+from upsert_platform.core.errors import DeclarationError, EndpointError
 from upsert_platform.graph.build import definitions_of
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops import databases
-from upsert_platform.hops.binding import bind_sound, load
-from upsert_platform.hops.faults import PROJECT
-from upsert_platform.hops.stand_ins import PLACES, unset_value, without_places
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
+from upsert_platform.sync import databases
+from upsert_platform.sync.binding import bind_sound, load
+from upsert_platform.sync.faults import PROJECT
+from upsert_platform.sync.stand_ins import PLACES, unset_value, without_places
 from upsert_platform.testing.harness import LOCAL_ROWS
 from upsert_platform.testing.memory import MemorySystems, in_memory
 from upsert_platform.testing.platform import LastingSpark, holding

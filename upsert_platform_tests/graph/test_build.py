@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from upsert_platform.graph.build import build_definitions
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph import vendor_statements as vendor
 from upsert_platform_tests.graph.test_vendor_statements import VALUES
 

@@ -10,12 +10,12 @@ import pytest
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.store import Head, Positions
-from upsert_platform.destination import DestinationState
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import DestinationState
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.graph.compact import Applied, applied_of
-from upsert_platform.hops.destination_hop import DestinationPlan
-from upsert_platform.hops.leased import LEASE
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.sync.destination_hop import DestinationPlan
+from upsert_platform.sync.leased import LEASE
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.graph.stack import Stack
 
 if TYPE_CHECKING:

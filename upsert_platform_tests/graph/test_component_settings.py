@@ -13,11 +13,11 @@ from dagster.components.testing import create_defs_folder_sandbox
 from pydantic import ValidationError
 
 import upsert_platform
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.component_settings import JOBS
 from upsert_platform.graph.project_component import UpsertProjectComponent
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.test_instances import project
 
 SCHEDULES = {"verify_weekly": "0 3 * * 0", "compact_daily": "0 2 * * *", "watch_hourly": "7 * * * *"}

@@ -6,10 +6,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.graph import checks, console
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.hops.comparison import Comparison
+from upsert_platform.sync.comparison import Comparison
 
 LINE = re.compile(r"^\d\d:\d\d:\d\d (\S+)  (.+)$")
 
@@ -66,7 +66,7 @@ def test_check_that_fails_is_told_once(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_failure_is_told_by_its_cause(capsys: pytest.CaptureFixture[str]) -> None:
     lines = _run(capsys, fails=DestinationError("table 'users' is being written by run 7"))
-    assert "tables__users: failed: table 'users' is being written by run 7" in lines
+    assert any(line.startswith("tables__users: failed: table 'users' is being written by run 7 [UP-") for line in lines)
     assert lines[-1].startswith("sync: failed: ")
     assert "tables__users: failed: KeyError: 'a defect'" in _run(capsys, fails=KeyError("a defect"))
 

@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import bind, load
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import spoil_serving
 

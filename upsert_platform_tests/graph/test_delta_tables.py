@@ -6,11 +6,11 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.graph import keys
 from upsert_platform.graph.delta_tables import changes_of, delta_source_assets, major_compact_job
 from upsert_platform.graph.translator import Translation
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.stack import Stack
 
 LEDGER = """

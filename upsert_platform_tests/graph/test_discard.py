@@ -8,14 +8,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.changelog.quarantine import discarded
+from upsert_platform.changelog.quarantine import discarded, quarantined_count
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.main import main
-from upsert_platform.hops import replay as replays
-from upsert_platform.hops.audit import Audit, audit_or_reason
-from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.replay_start import start_of
-from upsert_platform.hops.replay_topic import replay_topic
+from upsert_platform.sync import replay as replays
+from upsert_platform.sync.audit import Audit, audit_or_reason
+from upsert_platform.sync.binding import changelog_of
+from upsert_platform.sync.replay_start import start_of
+from upsert_platform.sync.replay_topic import replay_topic
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 from upsert_platform_tests.graph.test_replay import names, send
 
@@ -41,7 +41,7 @@ def aside(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
         (b'{"user_id":2}', b'{"user_id":2,"name":"two","region":"nowhere"}'),
     )
     assert stack.run().success
-    assert store_of(stack).quarantined_count() == 3
+    assert quarantined_count(store_of(stack)) == 3
     return stack
 
 
@@ -67,7 +67,7 @@ def test_discarded_records_are_told_and_not_asked_for_again(aside: Stack, spark:
     missing = quarantine("discard", "users", first, f"{aside.topic}-0@0", "--reason", "tests")
     assert missing.exit_code == 1
     assert f"{aside.topic}-0@0 is not in the quarantine" in missing.output
-    assert store_of(aside).quarantined_count() == 3, "all of them or none"
+    assert quarantined_count(store_of(aside)) == 3, "all of them or none"
     judged = verdict(aside)
 
     done = quarantine("discard", "users", first, first, "--reason", "a shop that was closed", "--by", "ann")
@@ -101,7 +101,7 @@ def test_discarded_records_are_told_and_not_asked_for_again(aside: Stack, spark:
     assert aside.run().success
     assert names(aside) == {1: "one", 2: "two"}, "whoever reads the topic again gets what decodes by now"
     assert [offset for (_, _, offset), _ in discarded(store_of(aside))] == [1, 2]
-    assert store_of(aside).quarantined_count() == 0
+    assert quarantined_count(store_of(aside)) == 0
 
 
 def test_records_that_do_not_decode_hold_no_others_up(
@@ -113,4 +113,4 @@ def test_records_that_do_not_decode_hold_no_others_up(
     assert (done.replayed, done.superseded, done.refused_count, len(done.refused)) == (1, 0, 2, 1)
     assert aside.run().success
     assert names(aside) == {1: "one", 2: "two"}
-    assert store_of(aside).quarantined_count() == 2
+    assert quarantined_count(store_of(aside)) == 2

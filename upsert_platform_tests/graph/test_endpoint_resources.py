@@ -24,7 +24,7 @@ from upsert_platform.graph.resources import (
     SparkResource,
     TablestoreResource,
 )
-from upsert_platform.hops.binding import bind, load
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 
 NOWHERE = {

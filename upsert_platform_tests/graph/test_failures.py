@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from upsert_platform.destination import DestinationState
-from upsert_platform.errors import ChangelogError, DeclarationError, DestinationError, Problem
+from upsert_platform.core.destination import DestinationState
+from upsert_platform.core.errors import ChangelogError, DeclarationError, DestinationError, Problem
 from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
@@ -22,10 +22,10 @@ from upsert_platform.graph.resources import (
     SparkResource,
     TablestoreResource,
 )
-from upsert_platform.hops.binding import load
-from upsert_platform.hops.changelog_hop import ChangelogPlan
-from upsert_platform.hops.destination_hop import DestinationPlan
-from upsert_platform.jvm.spark_work import SparkWork
+from upsert_platform.spark.spark_work import SparkWork
+from upsert_platform.sync.binding import load
+from upsert_platform.sync.changelog_hop import ChangelogPlan
+from upsert_platform.sync.destination_hop import DestinationPlan
 from upsert_platform_tests.local.tablestore.server import free_port
 
 USERS = """
@@ -53,7 +53,7 @@ def test_a_jvm_that_is_gone_is_told_with_the_remedy() -> None:
 def test_error_for_users_becomes_the_description() -> None:
     with pytest.raises(dg.Failure) as raised, told_plainly():
         raise DestinationError("table 'a' is gone; create it")
-    assert raised.value.description == "table 'a' is gone; create it"
+    assert raised.value.description == "table 'a' is gone; create it [UP-2200]"
     assert raised.value.allow_retries is True, "a retry policy is the user's"
     assert isinstance(raised.value.__cause__, DestinationError)
     with pytest.raises(dg.Failure) as wrong, told_plainly():

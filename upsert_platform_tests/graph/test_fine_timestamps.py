@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.errors import DeclarationError
-from upsert_platform.hops.binding import bind, load
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.referee.judging import maxcompute_table
 

@@ -15,10 +15,10 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.cli.main import main
 from upsert_platform.demo.users import encode_key, encode_value
 from upsert_platform.graph import keys
-from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.freshness import Judgement, judge
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.query_hop import QueryHop
+from upsert_platform.sync.binding import bind, load
+from upsert_platform.sync.freshness import Judgement, judge
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.query_hop import QueryHop
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_stream import never
 

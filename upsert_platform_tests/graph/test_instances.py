@@ -18,7 +18,7 @@ import upsert_platform
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.own_runs import LAKE_TAG, OwnRuns, lake_mark
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.stack import COLUMNS, KEY
 
 TABLES = """

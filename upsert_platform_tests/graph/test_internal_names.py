@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from upsert_platform.cli.main import main
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.resources import SparkResource
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.graph.test_erase import run_erase
 from upsert_platform_tests.referee.judging import maxcompute_table, records_of, tablestore_table
@@ -165,7 +165,7 @@ def test_columns_with_the_names_of_internal_ones_go_through_every_step(
     config = {"ops": {"replay_topic": {"config": {"table": "things"}}}}
     run(stack, "replay", local=False, config=config)
     with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.jvm.warm_session.open_session", lambda *_, **__: spark)
+        kept_open.setattr("upsert_platform.spark.warm_session.open_session", lambda *_, **__: spark)
         kept_open.setattr(spark, "stop", lambda: None)
         done = CliRunner().invoke(main, ["quarantine", "replay", "things"])
     assert done.exit_code == 0, done.output

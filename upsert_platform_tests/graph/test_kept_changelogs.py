@@ -12,7 +12,7 @@ from upsert_platform.changelog.store import Positions
 from upsert_platform.changelog.tables import TableLocation, open_table
 from upsert_platform.graph import resources
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.binding import changelog_of
+from upsert_platform.sync.binding import changelog_of
 
 TABLE = """
 CREATE TABLE t{n} (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 't{n}',

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Options, Table
 from upsert_platform.graph import keys
-from upsert_platform.model import Options, Table
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_no_value_of_a_masked_column_is_shown_anywhere(
     key = json.dumps({"user_id": KEYS + 5})
     for command in (*COMMANDS, ("quarantine", "show", "users", place), ("quarantine", "show", "users_copy", key)):
         with monkeypatch.context() as kept_open:
-            kept_open.setattr("upsert_platform.jvm.warm_session.open_session", lambda *_, **__: spark)
+            kept_open.setattr("upsert_platform.spark.warm_session.open_session", lambda *_, **__: spark)
             kept_open.setattr(spark, "stop", lambda: None)
             done = CliRunner().invoke(main, list(command))
         assert done.exception is None or isinstance(done.exception, SystemExit), (command, done.exception)

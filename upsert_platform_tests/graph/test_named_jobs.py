@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from upsert_platform.core.platform_options import Severity
+from upsert_platform.core.source import Unread
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.checks import repair_remedy
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.loss_check import judged
-from upsert_platform.hops.binding import load
-from upsert_platform.platform_options import Severity
-from upsert_platform.source import Unread
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.test_instances import project
 
 ON = "'topic' = 'users_copy', 'check.equals-topic' = 'error', 'check.equals-source' = 'error',"

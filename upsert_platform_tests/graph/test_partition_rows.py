@@ -9,8 +9,8 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.sync.binding import bind, load
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import command, repair
 from upsert_platform_tests.referee.judging import maxcompute_table

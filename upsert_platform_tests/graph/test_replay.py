@@ -9,8 +9,9 @@ from confluent_kafka import Producer
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.replay import Replay, replay
+from upsert_platform.changelog.quarantine import quarantined_records
+from upsert_platform.sync.binding import changelog_of
+from upsert_platform.sync.replay import Replay, replay
 from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 
 if TYPE_CHECKING:
@@ -89,4 +90,4 @@ def test_replay_keeps_the_place_of_a_record(serving: Stack, spark: SparkSession)
     row = store.read(spark, after=0, upto=head.batch).collect()[0]
     assert (row[rows.PARTITION], row[rows.OFFSET], row[rows.BATCH], row["name"]) == (0, 0, 2, "seven")
     assert head.positions.offsets[serving.topic][0] == 1
-    assert store.quarantined().num_rows == 0
+    assert quarantined_records(store).num_rows == 0

@@ -79,7 +79,7 @@ def test_a_column_that_was_added_is_filled_from_the_topic_and_newer_rows_stay(se
 
 
 def test_a_table_that_another_run_writes_is_left_to_it(serving: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("upsert_platform.hops.leased.PATIENCE", timedelta(0))
+    monkeypatch.setattr("upsert_platform.sync.leased.PATIENCE", timedelta(0))
     send(serving, (1, "one", "first"))
     assert serving.run().success
     serving.declare(warehouse=None, columns=WIDER)

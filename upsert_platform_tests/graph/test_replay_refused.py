@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from upsert_platform.cli.main import main
-from upsert_platform.errors import DestinationError
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.replay_refused import RefusedReplay, replay_refused
-from upsert_platform.hops.verify import check_everything
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.replay_refused import RefusedReplay, replay_refused
+from upsert_platform.sync.verify import check_everything
 from upsert_platform_tests.graph.connector_cases import ALL, MIXED
 from upsert_platform_tests.graph.connectors import Connector, Connectors, Sent
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
@@ -82,7 +82,7 @@ def test_mended_limit_brings_present_values_once(
         kept = hop.refused.keys()["key"].to_pylist()
     assert sorted(json.loads(key)["user_id"] for key in kept) == [2, 4]  # a later value of 3 was taken
     with monkeypatch.context() as kept_open:
-        kept_open.setattr("upsert_platform.jvm.warm_session.open_session", lambda *_, **__: spark)
+        kept_open.setattr("upsert_platform.spark.warm_session.open_session", lambda *_, **__: spark)
         kept_open.setattr(spark, "stop", lambda: None)
         still = quarantine(stack, monkeypatch, "replay", "users_copy", '{"user_id":2}')
     assert "0 replayed, 0 superseded by later values, 1 still refused" in still.output

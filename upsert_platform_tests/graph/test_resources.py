@@ -11,7 +11,7 @@ import pytest
 from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.resources import SparkResource
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 
 if TYPE_CHECKING:

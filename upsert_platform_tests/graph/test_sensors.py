@@ -18,12 +18,12 @@ import dagster as dg
 import pytest
 from dagster._core.events import EngineEventData
 
-from upsert_platform.errors import TopicError
+from upsert_platform.core.errors import TopicError
 from upsert_platform.graph import sensors
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.processes import HOST_TAG, started_at
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.binding import load
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.graph.test_failures import USERS
 
 
@@ -207,4 +207,4 @@ def test_every_failure_in_a_row_doubles_the_wait(
 
 def test_trouble_is_told(evaluate: Evaluate, world: World) -> None:
     world.lag = TopicError("no topic")
-    assert evaluate().skip_message == "users: no topic"
+    assert evaluate().skip_message == "users: no topic [UP-1300]"

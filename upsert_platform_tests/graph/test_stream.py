@@ -21,10 +21,10 @@ import pytest
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.graph.keys import AS_DECLARED
 from upsert_platform.graph.stream_events import events_of, version_of
-from upsert_platform.hops.binding import Binding, bind, load
-from upsert_platform.hops.streaming.loop import StreamLoop, StreamSettings
-from upsert_platform.hops.streaming.measures import Numbers
-from upsert_platform.hops.streaming.reports import Reporter
+from upsert_platform.sync.binding import Binding, bind, load
+from upsert_platform.sync.streaming.loop import StreamLoop, StreamSettings
+from upsert_platform.sync.streaming.measures import Numbers
+from upsert_platform.sync.streaming.reports import Reporter
 from upsert_platform_tests.graph.stack import Stack, checks_of
 
 PATIENCE = 60.0
@@ -113,8 +113,8 @@ def test_what_is_read_when_it_is_stopped_is_brought_to_the_tables_first(stack: S
 
 def test_many_commits_leave_few_files(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("upsert_platform.changelog.compaction.TIERS", ((1 << 20, 4), (2 << 20, 4)))
-    monkeypatch.setattr("upsert_platform.hops.streaming.upkeep._LOOK_EVERY", 3)
-    monkeypatch.setattr("upsert_platform.hops.streaming.upkeep._NEWEST", 2)
+    monkeypatch.setattr("upsert_platform.sync.streaming.upkeep._LOOK_EVERY", 3)
+    monkeypatch.setattr("upsert_platform.sync.streaming.upkeep._NEWEST", 2)
     stack.declare(warehouse=None)
     with streaming(stack, []) as loop:
         for turn in range(8):

@@ -15,17 +15,17 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.core.model import Project
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.keys import CHECK_FRESHNESS
 from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream_events import asset_keys, events_of
 from upsert_platform.graph.translator import VARIABLE, TranslatorData, UpsertTranslator, translator_of
-from upsert_platform.hops.binding import load
-from upsert_platform.hops.freshness import Freshness, Judgement
-from upsert_platform.hops.streaming.measures import Numbers
-from upsert_platform.hops.streaming.reports import Reporter
-from upsert_platform.model import Project
+from upsert_platform.sync.binding import load
+from upsert_platform.sync.freshness import Freshness, Judgement
+from upsert_platform.sync.streaming.measures import Numbers
+from upsert_platform.sync.streaming.reports import Reporter
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_project_component import CHECKOUT, make_code_location
 

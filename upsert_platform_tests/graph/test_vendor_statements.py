@@ -14,8 +14,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from upsert_platform.hops.binding import bind, load
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.sync.binding import bind, load
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.graph import vendor_statements as vendor
 from upsert_platform_tests.graph.stack import Stack, metadata_of
 from upsert_platform_tests.referee.judging import maxcompute_table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from upsert_platform.jvm import jars
+from upsert_platform.spark import jars
 from upsert_platform_tests.interop.java import Java, java
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
 from upsert_platform_tests.local.maxcompute.server import maxcompute_server
@@ -24,7 +24,9 @@ def kafka_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
 @pytest.fixture(scope="session")
 def tablestore_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     """The official Tablestore SDK for Java."""
-    with java(jars.tablestore_java_jars(), log=tmp_path_factory.mktemp("java") / "tablestore.log") as started:
+    with java(
+        jars.resolve("tablestore-java-5.17.6"), log=tmp_path_factory.mktemp("java") / "tablestore.log"
+    ) as started:
         yield started
 
 
@@ -39,7 +41,9 @@ def maxcompute_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Java]:
     """The official MaxCompute SDK for Java."""
     log = tmp_path_factory.mktemp("java") / "maxcompute.log"
     arrow = "--add-opens=java.base/java.nio=ALL-UNNAMED"
-    with java(jars.maxcompute_java_jars(), log=log, options=[arrow, "-Duser.timezone=UTC"]) as started:
+    with java(
+        jars.resolve("maxcompute-java-0.52.3-public"), log=log, options=[arrow, "-Duser.timezone=UTC"]
+    ) as started:
         yield started
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
-from upsert_platform.jvm import jars
+from upsert_platform.spark import jars
 
 _OPTIONS = ("-Xms32m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _STOP_SECONDS = 20

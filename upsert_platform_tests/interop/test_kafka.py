@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from upsert_platform.changelog import rows as changelog_rows
-from upsert_platform.destination import BatchSpan
+from upsert_platform.core.destination import BatchSpan
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.destination import OPERATION, BatchSpan
+from upsert_platform.core.destination import OPERATION, BatchSpan
+from upsert_platform.core.types import spark_type
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.table import TablestoreTable
-from upsert_platform.types import spark_type
 from upsert_platform_tests.interop.java import Java
 from upsert_platform_tests.interop.tablestore_java import KEY, WAYS, Row, TablestoreJava, plain
 from upsert_platform_tests.local.tablestore.server import ServerHandle

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.kafka.source.offsets import discover
 from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.kafka.table import KafkaTable

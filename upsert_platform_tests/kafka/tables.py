@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upsert_platform.errors import Problem, SourceLocation
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
-from upsert_platform.model import Column, ColumnKind, Options, Table
-from upsert_platform.types import parse_type
 
 PLACE = SourceLocation("tables.sql", 1)
 ID_NAME = {"id": "INT", "name": "STRING"}

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka import apsara
 from upsert_platform.kafka.apsara import ApsaraInstance, TopicProperties
 from upsert_platform.kafka.endpoint import KafkaEndpoint

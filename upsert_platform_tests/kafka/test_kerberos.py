@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from upsert_platform.core.errors import Problem
 from upsert_platform.declarations.project import load_project
-from upsert_platform.errors import Problem
-from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.endpoint import client_has_kerberos
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
+from upsert_platform.sync.connectors import CONNECTORS
 
 LOGIN = (
     ", 'properties.security.protocol' = 'SASL_PLAINTEXT', 'properties.sasl.mechanism' = 'GSSAPI',"

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import OffsetSpec
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import ClusterAdmin, KafkaEndpoint
 from upsert_platform.kafka.leaders import ask_offsets
 from upsert_platform.kafka.sink.control import ControlTopic

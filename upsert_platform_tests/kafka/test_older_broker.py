@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka import endpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.transactions import open_transactional

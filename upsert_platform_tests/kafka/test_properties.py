@@ -7,7 +7,7 @@ import os
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.jaas import JaasError, client_settings, read_jaas
 from upsert_platform.kafka.properties import COMMON, CONSUMER, JVM_ONLY, PRODUCER, ClientProperties, read_properties

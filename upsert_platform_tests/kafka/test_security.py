@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.kafka import endpoint as endpoint_module
 from upsert_platform.kafka.sink.control import ControlTopic
 from upsert_platform.kafka.sink.destination import KafkaDestination

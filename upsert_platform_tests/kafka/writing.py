@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import BatchSpan, WriteReport
+from upsert_platform.core.destination import BatchSpan, WriteReport
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 

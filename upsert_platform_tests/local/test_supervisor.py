@@ -229,5 +229,5 @@ def test_a_folder_that_cannot_be_written_is_told_in_one_line() -> None:
     assert done.exit_code == 1
     assert done.output.strip() == (
         "Error: /proc/nowhere/local cannot be written: No such file or directory; name another folder with --data, or"
-        " in UPSERT_PLATFORM_HOME"
+        " in UPSERT_PLATFORM_HOME [UP-2202]"
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 
 BASE = {
     "connector": "maxcompute",

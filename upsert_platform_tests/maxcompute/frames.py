@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan, WriteReport
+from upsert_platform.core.destination import OPERATION, SEQUENCE, BatchSpan, WriteReport
+from upsert_platform.core.types import spark_type
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.types import spark_type
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, SEQUENCE
+from upsert_platform.core.destination import OPERATION, SEQUENCE
+from upsert_platform.core.types import arrow_type
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import ControlTable
@@ -20,7 +21,6 @@ from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel import UpsertTunnel
 from upsert_platform.maxcompute.tunnel_writer import TunnelJob
 from upsert_platform.maxcompute.writer import TaskWriter, WriteJob
-from upsert_platform.types import arrow_type
 
 
 def batch(table: MaxComputeTable, rows: Sequence[tuple[str, tuple[Any, ...]]]) -> pa.RecordBatch:

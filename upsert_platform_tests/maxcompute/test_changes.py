@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.changes import CHANGE, CHANGED_AT, TableVersions, read_changes, table_versions
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.compaction import compact_statement

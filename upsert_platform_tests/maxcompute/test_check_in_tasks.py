@@ -10,16 +10,16 @@ from unittest.mock import Mock
 import pytest
 from odps.maxstorage.models.enums import SessionStats
 
-from upsert_platform.capabilities import RowsByShare
-from upsert_platform.hops import verify
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.verify import check_batch
+from upsert_platform.core.capabilities import RowsByShare
 from upsert_platform.maxcompute import read_back
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.maxstorage import told_rows
+from upsert_platform.sync import verify
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_batch
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_one_task import append, hop_to, never
+from upsert_platform_tests.sync.test_one_task import append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.control import Pending

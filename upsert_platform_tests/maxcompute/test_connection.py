@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from upsert_platform.errors import DestinationError, EndpointError, hide
+from upsert_platform.core.errors import DestinationError, EndpointError, hide
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection, ServiceError, explain, guarded_rest, with_retries
 from upsert_platform.maxcompute.control import ControlTable, destination_key

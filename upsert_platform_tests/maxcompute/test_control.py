@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.destination import Verdict
-from upsert_platform.errors import EndpointError, LeaseHeldError
+from upsert_platform.core.destination import Verdict
+from upsert_platform.core.errors import EndpointError, LeaseHeldError
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable, Pending, destination_key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.client import Client, TableColumn, TableState
 from upsert_platform.maxcompute.connection import Connection
 from upsert_platform.maxcompute.ddl import compare, create_statement, evolve_statements, prepare_table

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from upsert_platform.destination import Verdict
-from upsert_platform.errors import DestinationError, EndpointError, RecordError
+from upsert_platform.core.destination import Verdict
+from upsert_platform.core.errors import DestinationError, EndpointError, RecordError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import frame, span, stored, write
 from upsert_platform_tests.soak.partition_kills import open_sessions
+from upsert_platform_tests.task_rows import task_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -202,7 +203,7 @@ def test_options_without_effect_are_warned_of_once_by_the_process_that_writes(
     rows = pa.table({"id": [1], "name": ["a"], "_op": ["U"], "_seq": [0]})
     for upto in (1, 2):
         with destination.lease(owner="test", duration=timedelta(seconds=60)) as lease:
-            destination.write(rows, span=span(upto), lease=lease)
+            destination.write(task_rows(rows), span=span(upto), lease=lease)
     assert stored(maxcompute, destination.table) == [(1, "a")]
     spill = "option 'sink.file-cached.enable' changes nothing here: writing tasks send rows as they arrive"
     slots = "option 'upsert.flush.concurrent' changes nothing here"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.core.errors import DestinationError, LeaseHeldError
 from upsert_platform.maxcompute import options
 from upsert_platform.maxcompute.compaction import compact_statement, count_commits
 from upsert_platform.maxcompute.control import ControlRecord

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError
-from upsert_platform.hops.binding import bind
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination
+from upsert_platform.sync.binding import bind
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import Change, frame, span, stored, write
 from upsert_platform_tests.maxcompute.sending import let_lease_end
@@ -99,8 +99,8 @@ def test_1_6_10_overwriting_needs_a_table_that_is_appended_to_in_one_commit(
 ) -> None:
     from pathlib import Path
 
-    from upsert_platform.errors import DeclarationError
-    from upsert_platform.model import Project
+    from upsert_platform.core.errors import DeclarationError
+    from upsert_platform.core.model import Project
 
     key = ", PRIMARY KEY (id) NOT ENFORCED" if operation == "upsert" else ""
     scripts, problems = read(SOURCE.format(key=key, operation=operation, more=more))

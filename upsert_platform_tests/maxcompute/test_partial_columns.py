@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.client import Client
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import MaxComputeTable

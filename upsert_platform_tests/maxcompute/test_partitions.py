@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.assigners import BY_COLUMNS, BY_TIME, format_time
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.partition_spec import plan_partitions, refuse_value
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.frames import Change, frame, stored, write
+from upsert_platform_tests.sync.expecting import checked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DeclarationError, DestinationError, RecordError
+from upsert_platform.core.errors import DeclarationError, DestinationError, RecordError
 from upsert_platform.maxcompute.pipeline import OdpsConf, OdpsPipeline, declared_type
 from upsert_platform.maxcompute.stream_batches import MOST_QUERIES, StreamBatches
 from upsert_platform_tests.local.maxcompute.server import ServerHandle

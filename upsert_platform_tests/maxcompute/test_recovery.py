@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError
+from upsert_platform.core.errors import DestinationError, EndpointError, LeaseHeldError
 from upsert_platform.maxcompute.choices import WriteApi
 from upsert_platform.maxcompute.control import Pending
 from upsert_platform.maxcompute.destination import MaxComputeDestination

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.errors import DestinationError, EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.table import MaxComputeTable

@@ -15,17 +15,17 @@ import pytest
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.binding import Target
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.verify import check_everything
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Insert
+from upsert_platform.core.types import parse_type, spark_type
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.stored import MOST_PREDICATE_BYTES, key_predicate
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform.maxcompute.types import maxcompute_type
-from upsert_platform.model import Insert
-from upsert_platform.types import parse_type, spark_type
+from upsert_platform.sync.binding import Target
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_everything
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.declare import declare
 from upsert_platform_tests.maxcompute.frames import stored, write
@@ -146,7 +146,7 @@ def test_partition_values_are_judged_by_the_type_of_their_column(
 def test_partition_columns_of_another_type_are_named(
     opened: Opened, make_table: Callable[..., MaxComputeTable], declared: str, actual: str, fits: bool
 ) -> None:
-    from upsert_platform.errors import DestinationError
+    from upsert_platform.core.errors import DestinationError
 
     table = make_table({"id": "BIGINT", "ds": declared}, key=(), partitioned_by=["ds"])
     destination = MaxComputeDestination(table)

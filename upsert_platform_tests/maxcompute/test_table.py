@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from upsert_platform.core.options import option_fields
 from upsert_platform.maxcompute.choices import SinkOperation
 from upsert_platform.maxcompute.options import MaxComputeSettings
 from upsert_platform.maxcompute.replaced import REPLACED, REPLACED_BY_COORDINATOR, REPLACED_BY_MAXSTORAGE
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
-from upsert_platform.options import option_fields
 from upsert_platform_tests.maxcompute.declare import BASE, declare
 
 UPSERT = {"sink.operation": "upsert"}

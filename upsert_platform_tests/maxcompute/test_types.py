@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from upsert_platform.core.types import parse_type
 from upsert_platform.maxcompute.types import (
     MaxComputeType,
     UnsupportedTypeError,
@@ -14,7 +15,6 @@ from upsert_platform.maxcompute.types import (
     stores,
     wire_type,
 )
-from upsert_platform.types import parse_type
 
 TABLE = [
     ("CHAR(20)", "CHAR(20)", pa.string()),

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import ReplicationError, SourceLocation
-from upsert_platform.model import Column, Options, Table
+from upsert_platform.core.errors import ReplicationError, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.types import parse_type
 
 
 def landing(kind: str) -> Landing:

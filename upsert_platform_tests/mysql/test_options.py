@@ -4,8 +4,8 @@ import ssl
 
 import pytest
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
 from upsert_platform.mysql.columns import ZeroDates
 from upsert_platform.mysql.connection import TlsMode
 from upsert_platform.mysql.options import MySqlSource, read_source

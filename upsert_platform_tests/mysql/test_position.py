@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable
 from upsert_platform.mysql.position import GtidSet, LogPosition, MariaDbGtids, Prepared, holds_transactions
 from upsert_platform.mysql.progress import Progress

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.mysql import row_packets, snapshot
 
 

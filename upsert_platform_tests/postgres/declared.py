@@ -10,12 +10,14 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan, KeepRefused, WriteReport, drop_nothing
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Column, Options, Table
+from upsert_platform.core.destination import OPERATION, SEQUENCE, BatchSpan, KeepRefused, WriteReport, drop_nothing
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import arrow_type, parse_type
+from upsert_platform.postgres.connector import PostgresConnector
 from upsert_platform.postgres.destination import PostgresDestination
-from upsert_platform.postgres.table import PostgresTable, read_postgres_table
-from upsert_platform.types import arrow_type, parse_type
+from upsert_platform.postgres.table import PostgresTable
+from upsert_platform_tests.task_rows import task_rows
 
 PLACE = SourceLocation("tables.sql", 7)
 ADDRESS = {
@@ -39,7 +41,7 @@ def declare(
         options=Options({**ADDRESS, **given}),
         location=PLACE,
     )
-    return read_postgres_table(declared)
+    return PostgresConnector().check(declared)
 
 
 def table_on(
@@ -83,7 +85,7 @@ def write(
             destination.prepare()
         with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:
             return destination.write(
-                rows, span=BatchSpan(upto - 1, upto, "changelog", "run"), lease=lease, keep_refused=keep
+                task_rows(rows), span=BatchSpan(upto - 1, upto, "changelog", "run"), lease=lease, keep_refused=keep
             )
     finally:
         destination.close()

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.hops import peek
-from upsert_platform.hops.checkups import stores
-from upsert_platform.hops.checkups.finding import State
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.reconcile import reconcile
-from upsert_platform.hops.verify import check_batch, check_everything
 from upsert_platform.postgres import client
+from upsert_platform.postgres.connector import PostgresConnector
 from upsert_platform.postgres.destination import PostgresDestination
+from upsert_platform.sync.checkups import stores
+from upsert_platform.sync.checkups.finding import State
+from upsert_platform.sync.connectors import CONNECTORS
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.reconcile import reconcile
+from upsert_platform.sync.verify import check_batch, check_everything
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_one_task import append, hop_to, never
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write
+from upsert_platform_tests.sync.test_one_task import append, hop_to, never
 from upsert_platform_tests.writing.in_memory import Place
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_nothing_is_needed_of_a_session_beyond_a_transaction(
 
 
 def test_a_lookup_finds_rows_by_their_keys(postgres_tables: Tables) -> None:
-    from upsert_platform.postgres.lookup import PostgresKeyReader
+    from upsert_platform.postgres.reader import PostgresKeyReader
 
     columns = {"code": "STRING", "id": "BIGINT", "name": "STRING"}
     table = postgres_tables(columns, "id", "code")
@@ -109,15 +109,17 @@ def test_a_lookup_finds_rows_by_their_keys(postgres_tables: Tables) -> None:
 def test_doctor_and_peek_see_the_table(postgres_tables: Tables, ask: Ask) -> None:
     columns = {"id": "BIGINT", "name": "STRING"}
     table = postgres_tables(columns)
-    (missing,) = stores._postgres("users", table)
+    connector = CONNECTORS["postgres"]
+    assert isinstance(connector, PostgresConnector)
+    (missing,) = stores._written("users", table, connector)
     assert missing.state is State.OK
     assert "the first run creates it ('auto.create')" in missing.told
     write(table, changes(columns, (2, "b", "U"), (1, "a", "U"), (3, "c", "U")))
-    (there,) = stores._postgres("users", table)
+    (there,) = stores._written("users", table, connector)
     assert (there.state, there.told.endswith("is as it is declared")) == (State.OK, True)
-    told, rows = peek._postgres(table, 2)
+    told, found = connector.first_rows(table, 2)
     assert told == f"the first rows of PostgreSQL table {table.place}, by key"
-    assert [json.loads(row) for row in rows] == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+    assert found.to_pylist() == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
     ask(f"ALTER TABLE {table.place.sql} DROP COLUMN name")
-    (differs,) = stores._postgres("users", table)
+    (differs,) = stores._written("users", table, connector)
     assert (differs.state, "column 'name' is missing" in differs.told) == (State.FAULT, True)

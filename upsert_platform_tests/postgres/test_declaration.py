@@ -8,11 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
+from upsert_platform.postgres.connector import HologresConnector
 from upsert_platform.postgres.encode import copy_rows
 from upsert_platform.postgres.names import Name, parse_name
+from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.postgres.types import Found, cast_of, misfit
-from upsert_platform.types import parse_type
-from upsert_platform_tests.postgres.declared import declare
+from upsert_platform_tests.postgres.declared import PLACE, declare
 
 ID = {"id": "BIGINT", "name": "STRING"}
 
@@ -115,3 +119,50 @@ def test_moments_beyond_64_bits_are_refused() -> None:
     column = pa.array(np.array([np.iinfo(np.int64).min + 1]), pa.int64()).cast(pa.timestamp("us"))
     with pytest.raises(ArithmeticError):
         copy_rows([column], [parse_type("TIMESTAMP(6)")])
+
+
+HOLOGRES = {
+    "endpoint": "h.example.com:80",
+    "dbname": "shop@writers",
+    "username": "BASIC$me",
+    "password": "of-the-writer",
+}
+
+
+def _hologres(**options: str) -> tuple[PostgresTable | None, list[Problem]]:
+    declared = Table(
+        name="users",
+        columns=tuple(Column(name, parse_type(kind)) for name, kind in ID.items()),
+        primary_key=("id",),
+        options=Options({"connector": "hologres", **HOLOGRES, **options}),
+        location=PLACE,
+    )
+    return HologresConnector().check(declared)
+
+
+def test_options_by_the_names_of_hologres_connector_for_flink() -> None:
+    more = {"connection.ssl.mode": "verify-full", "connection.ssl.root-cert.location": "/ca.pem", "retry-count": "2"}
+    table, problems = _hologres(tablename="serving.users", **more, jdbcwritebatchsize="256")
+    assert table is not None
+    settings = table.settings
+    assert (settings.hosts, settings.database) == ((("h.example.com", 80),), "shop@writers")
+    assert (table.place, settings.username, settings.max_retries) == (Name("serving", "users"), "BASIC$me", 2)
+    assert (settings.parameters["sslmode"], settings.parameters["sslrootcert"]) == ("verify-full", "/ca.pem")
+    assert settings.is_hologres
+    assert [(item.severity, "has no effect" in item.message) for item in problems] == [("warning", True)]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "told"),
+    [
+        ("mutatetype", "insertorignore", "option 'mutatetype' must be 'insertorupdate' or 'insert_or_update'"),
+        ("ignoredelete", "true", "option 'ignoredelete' must be 'false'"),
+        ("endpoint", "h:eighty", "has the port 'eighty', which is no number"),
+        ("tablename", "a.b.c", "takes table, schema.table"),
+        ("url", "jdbc:postgresql://h/d", "unknown option 'url'"),
+    ],
+)
+def test_options_of_hologres_that_are_refused(option: str, value: str, told: str) -> None:
+    table, problems = _hologres(**{option: value})
+    assert table is None
+    assert told in "; ".join(problem.message for problem in problems)

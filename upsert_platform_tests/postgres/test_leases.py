@@ -15,12 +15,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from upsert_platform.destination import BatchSpan, drop_nothing
-from upsert_platform.errors import LeaseHeldError, UpsertPlatformError
+from upsert_platform.core.destination import BatchSpan, drop_nothing
+from upsert_platform.core.errors import LeaseHeldError, UpsertPlatformError
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, write
+from upsert_platform_tests.task_rows import task_rows
 
 pytestmark = pytest.mark.systems
 Ask = Callable[..., list[tuple[Any, ...]]]
@@ -39,7 +40,7 @@ def _write_frozen(table: PostgresTable, merged: Any, wake: Any, told: Any) -> No
     try:
         with destination.lease(owner="frozen", duration=timedelta(seconds=2)) as lease:
             destination.write(
-                changes(COLUMNS, *[(n, 1, "U") for n in range(50)]),
+                task_rows(changes(COLUMNS, *[(n, 1, "U") for n in range(50)])),
                 span=BatchSpan(0, 1, "changelog", "frozen"),
                 lease=lease,
                 keep_refused=freeze,
@@ -93,7 +94,7 @@ def _write_batches(table: PostgresTable, batches: int, rows: int) -> None:
         try:
             with destination.lease(owner=f"batch-{upto}", duration=timedelta(seconds=1)) as lease:
                 destination.write(
-                    frame,
+                    task_rows(frame),
                     span=BatchSpan(applied, upto, "changelog", "run"),
                     lease=lease,
                     keep_refused=drop_nothing,
@@ -163,7 +164,9 @@ def test_renewals_go_on_while_the_table_is_locked(postgres_tables: Tables, postg
     destination = PostgresDestination(table)
     with destination.lease(owner="patient", duration=timedelta(seconds=2)) as lease:
         began = time.monotonic()
-        destination.write(changes(COLUMNS, (1, 2, "U")), span=BatchSpan(1, 2, "changelog", "run"), lease=lease)
+        destination.write(
+            task_rows(changes(COLUMNS, (1, 2, "U"))), span=BatchSpan(1, 2, "changelog", "run"), lease=lease
+        )
         assert time.monotonic() - began > 3
     other.close()
     assert destination.state().applied_batch == 2

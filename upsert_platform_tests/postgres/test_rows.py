@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write

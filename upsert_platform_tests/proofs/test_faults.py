@@ -16,9 +16,9 @@ from confluent_kafka import Producer
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.cli.main import main
-from upsert_platform.hops.binding import bind, load
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.proof import Proof, prove
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.proofs.typed_rows import FLAT, TYPES, columns, key_of, respelled, row_of, value_of
 
@@ -290,7 +290,7 @@ def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
                 send(stack.topic, 5, 200)
 
     send(stack.topic, 5, 199)
-    proof = proven(stack, "copied", spark, settle=3.0, tell=writer)
+    proof = proven(stack, "copied", spark, settle=8.0, tell=writer)
     assert named(proof) == {("stale", "id=4"): "flag"}
     assert (proof.moving, proof.moving_keys, proof.found.stale) == (1, ("id=5",), 1)
     assert proof.looks > 1

@@ -11,13 +11,13 @@ import time
 import uuid
 
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.soak.attached import attach
 
 
 def main(*, once: bool) -> None:
     """Runs both hops in turn, as a sync does, and says before each what comes."""
-    from upsert_platform.jvm.session import open_session, prepare_environment
+    from upsert_platform.spark.session import open_session, prepare_environment
 
     platform = PlatformResource(kafka=KafkaResource(), tablestore=TablestoreResource(), maxcompute=MaxComputeResource())
     prepare_environment()

@@ -14,8 +14,8 @@ from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.destination import BatchSpan
-from upsert_platform.errors import LeaseHeldError
+from upsert_platform.core.destination import BatchSpan
+from upsert_platform.core.errors import LeaseHeldError
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import MaxComputeTable, read_maxcompute_table
 from upsert_platform_tests.maxcompute.declare import declare
@@ -107,7 +107,7 @@ def write_next(
 
 def main(upsert: dict[str, str], insert: dict[str, str], seed: int, lease_time: timedelta, last: int) -> None:
     """Writes batch after batch to both tables."""
-    from upsert_platform.jvm.session import open_session
+    from upsert_platform.spark.session import open_session
 
     destinations = [MaxComputeDestination(table_of(options)) for options in (upsert, insert)]
     shared = attach()

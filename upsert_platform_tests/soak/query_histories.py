@@ -18,17 +18,18 @@ from unittest import mock
 import duckdb
 
 from upsert_platform.changelog import compaction
-from upsert_platform.queries import cache, engine, reading, rebuild, state, store, tasks
-from upsert_platform.queries.runners import LocalRunner
-from upsert_platform.queries.store import QueryStore
-from upsert_platform.queries.tasks import Answer, Task
-from upsert_platform.queries.upkeep import compact, remove_unused
+from upsert_platform.engine import cache, engine, reading, rebuild, state, store, tasks
+from upsert_platform.engine.runners import LocalRunner
+from upsert_platform.engine.store import QueryStore
+from upsert_platform.engine.tasks import Answer, Task
+from upsert_platform.engine.upkeep import compact, remove_unused
+from upsert_platform_tests.engine.people import People, drop_from_tablestore, people_on_tablestore
+from upsert_platform_tests.engine.statements import STATEMENTS
+from upsert_platform_tests.engine.world import KEYS, Kept, World, plan_query, same_rows
 from upsert_platform_tests.local.tablestore.server import ServerHandle
-from upsert_platform_tests.queries.people import People, drop_from_tablestore, people_on_tablestore
-from upsert_platform_tests.queries.statements import STATEMENTS
-from upsert_platform_tests.queries.world import KEYS, Kept, World, plan_query, same_rows
-from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, Model
+from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, MaterializeModel, Model, TemporalModel
 from upsert_platform_tests.soak.query_statements import Maker, Statement
+from upsert_platform_tests.soak.query_world import Everything
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -121,7 +122,7 @@ def play(folder: Path, seed: int, number: int, server: ServerHandle) -> Played:
         (cache, "folder", lambda: path),
     )
     with _settings(settings), ExitStack() as opened:
-        world = World(path, rng)
+        world = Everything(path, rng)
         people = _people(server, rng, opened) if rng.random() < LOOKUPS else None
         histories = _histories(world, rng, people, played.counts)
         for table in [*world.stores.values(), *(history.kept.store for history in histories)]:
@@ -186,7 +187,7 @@ def _settings(settings: Sequence[tuple[object, str, Any]]) -> Iterator[None]:
             setattr(where, name, value)
 
 
-def _histories(world: World, rng: random.Random, people: People | None, counts: Counter[str]) -> list[_History]:
+def _histories(world: Everything, rng: random.Random, people: People | None, counts: Counter[str]) -> list[_History]:
     found: list[_History] = []
     for number in range(QUERIES):
         model: Model | None = None
@@ -200,11 +201,18 @@ def _histories(world: World, rng: random.Random, people: People | None, counts: 
             statement = Statement(listed, listed, ("listed",))
         elif drawn < 0.26:
             statement = DOUBLES
+        elif drawn < 0.34:
+            model = TemporalModel(rng)
+        elif drawn < 0.46:
+            model = MaterializeModel(rng)
         else:
             statement = Maker(rng).statement(rng.choice([1, 2, 2]))
         if model is not None:
             statement = Statement(model.sql, "", model.classes)
-        kept = model.kept(world, name) if model is not None else Kept(world, plan_query(statement.flink), name)
+        if model is not None:
+            kept = model.kept(world, name)
+        else:
+            kept = Kept(world, plan_query(statement.flink, more={"boxes": world.table}), name)
         counts.update({f"class {name}": 1 for name in statement.classes})
         counts["histories"] += 1
         found.append(_History(statement, kept, model))
@@ -219,6 +227,8 @@ def _advance(history: _History, rng: random.Random, late: int | None, counts: Co
     """
     kept, model = history.kept, history.model
     most = rng.choice([1 << 30, 1 << 30, 12])
+    if model is not None and model.whole:
+        most = 1 << 30
     for _ in range(rng.choice([0, 0, 0, 1, 2])):
         how = rng.choice(["between tasks", "before the commit", "after the commit"])
         kept.runner = _Runner(rng.choice([1, 3]), rng.randrange(5) if how == "between tasks" else None)
@@ -277,7 +287,7 @@ _SESSIONS: list[SparkSession] = []
 def _session() -> SparkSession:
     """The session of this process; it ends with it."""
     if not _SESSIONS:
-        from upsert_platform.jvm.session import open_session
+        from upsert_platform.spark.session import open_session
 
         _SESSIONS.append(open_session({"spark.master": "local[1]"}))
     return _SESSIONS[0]

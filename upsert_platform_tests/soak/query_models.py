@@ -1,20 +1,30 @@
 """Kept-up queries that a database cannot judge, since what comes when decides: lookup joins, and windows that close.
 
-A list and a dictionary know what they show (`queries/people.py`, `queries/reckoning.py`).
+A list and a dictionary know what they show (`engine/people.py`, `engine/reckoning.py`).
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from upsert_platform_tests.queries.people import DIM, ORDERS, Arrived, People, kept_over
-from upsert_platform_tests.queries.reckoning import MINUTE, Reckoning
-from upsert_platform_tests.queries.world import Kept, World, declared, plan_query
+from upsert_platform.core.plan import Query
+from upsert_platform.engine.explain import explain_plan
+from upsert_platform.sql.variables import Variables
+from upsert_platform_tests.engine.people import DIM, ORDERS, Arrived, People, kept_over
+from upsert_platform_tests.engine.reckoning import MINUTE, Reckoning
+from upsert_platform_tests.engine.test_materialize import Lists
+from upsert_platform_tests.engine.test_unnest import DDL as BOXES
+from upsert_platform_tests.engine.world import DDL, Kept, World, declared, plan_query
+from upsert_platform_tests.soak.query_statements import TIME, Maker
+from upsert_platform_tests.soak.query_world import Everything
+from upsert_platform_tests.sql.reading import read_scripts
 
 Rows = list[tuple[Any, ...]]
+_TYPES = {TIME: "TIMESTAMP(3)"}
 
 
 class Model(Protocol):
@@ -23,11 +33,13 @@ class Model(Protocol):
     Attributes:
         sql: the statement; `classes` are its operators.
         rebuilds: whether it knows what a rebuild gives.
+        whole: what one batch brings is to be applied as one.
     """
 
     sql: str
     classes: tuple[str, ...]
     rebuilds: bool
+    whole: bool
 
     def kept(self, world: World, name: str) -> Kept:
         """The query over a world."""
@@ -45,7 +57,7 @@ class Model(Protocol):
 class LookupModel:
     """A lookup join of orders, by itself or under a grouping."""
 
-    rebuilds = True
+    rebuilds, whole = True, False
 
     def __init__(self, rng: random.Random, people: People) -> None:
         self._people = people
@@ -95,7 +107,7 @@ class LookupModel:
 class ClosingModel:
     """Counts and sums of windows that close, over rows that are only added or over an upsert topic."""
 
-    rebuilds = False
+    rebuilds = whole = False
     classes = ("window that closes",)
 
     def __init__(self, rng: random.Random) -> None:
@@ -145,6 +157,115 @@ class ClosingModel:
         for (start, end, (*by, value)), count in self._reckoning.held.items():
             groups.setdefault((start, end, *by), []).extend([value] * count)
         return [(*group, len(values), _sum(values)) for group, values in groups.items() if values]
+
+
+class TemporalModel:
+    """A temporal join, by itself or under a grouping: a loop over all records of versions finds each row's."""
+
+    rebuilds, whole = True, False
+
+    def __init__(self, rng: random.Random) -> None:
+        self._table = rng.choice(["orders", "views"])
+        self._used = ["amount", "kind"] if self._table == "orders" else ["secs", "page"]
+        self._outer, self._grouped, self._where = (rng.random() < 0.4 for _ in range(3))
+        self._least = rng.choice([None, 40])
+        self.classes = ("temporal join", *(["groups"] if self._grouped else []))
+        number, text = self._used
+        shown = f"o.{text}, SUM(r.rate) AS s, COUNT(*) AS n, COUNT(o.{number}) AS c"
+        if not self._grouped:
+            shown = ", ".join([*["o.oid"] * (self._table == "orders"), f"o.{number}, o.{text}, r.rate, r.since"])
+        self.sql = (
+            f"SELECT {shown} FROM {self._table} AS o {'LEFT ' * self._outer}JOIN rates FOR SYSTEM_TIME AS OF o.ts AS r"
+            f" ON o.uid = r.uid{f' AND r.rate > {self._least}' * (self._least is not None)}"
+            f"{f' WHERE o.{number} > 4' * self._where}{f' GROUP BY o.{text}' * self._grouped}"
+        )
+        self._world: Everything | None = None
+
+    def kept(self, world: World, name: str) -> Kept:
+        assert isinstance(world, Everything)
+        self._world = world
+        more = {**world.more, "views": replace(declared()["views"], watermark="WATERMARK FOR ts AS ts")}
+        return Kept(world, plan_query(self.sql, more=more), name)
+
+    def follow(self, world: World) -> int | None:
+        assert world is self._world
+        return None
+
+    def rebuilt(self, world: World) -> None:
+        self.follow(world)
+
+    def expected(self) -> Rows:
+        assert self._world is not None
+        number, text = self._used
+        found: Rows = []
+        for row in self._world.rows[self._table]:
+            version = self._world.valid(row["uid"], row["ts"])
+            if version is not None and self._least is not None and (version["rate"] or 0) <= self._least:
+                version = None
+            if (version is None and not self._outer) or (self._where and (row[number] or 0) <= 4):
+                continue
+            shown = (version["rate"], version["since"]) if version is not None else (None, None)
+            key = [row["oid"]] if self._table == "orders" else []
+            found.append((*key, row[number], row[text], *shown))
+        if not self._grouped:
+            return found
+        groups: dict[Any, list[tuple[Any, ...]]] = {}
+        for *_, value, name, rate, _ in found:
+            groups.setdefault(name, []).append((value, rate))
+        return [
+            (name, _sum([rate for _, rate in rows]), len(rows), sum(value is not None for value, _ in rows))
+            for name, rows in groups.items()
+        ]
+
+
+class MaterializeModel:
+    """A random statement into a table whose key does not tell its rows apart: lists of the rows in their order."""
+
+    rebuilds = whole = True
+
+    def __init__(self, rng: random.Random) -> None:
+        while True:
+            statement = Maker(rng).statement(rng.choice([1, 1, 2]))
+            columns = list(statement.columns)
+            key = rng.choice(columns)
+            columns.remove(key)
+            names = ", ".join(item.name for item in (key, *columns))
+            self.sql, self._judged = (
+                f"SELECT {names} FROM ({text}) AS x WHERE {key.name} IS NOT NULL"
+                for text in (statement.flink, statement.duckdb)
+            )
+            target = ", ".join(f"{item.name} {_TYPES.get(item.type, item.type)}" for item in (key, *columns))
+            self._target = (
+                f"CREATE TABLE t ({target}, PRIMARY KEY ({key.name}) NOT ENFORCED) WITH ('connector' = 'tablestore');"
+            )
+            query = _planned(f"{DDL}{BOXES}{self._target}INSERT INTO t {self.sql};")
+            if query is not None and any("upsert-materialize" in line for line in explain_plan(query.plan)):
+                break
+        self._query = query
+        self.classes = ("materialize", *statement.classes)
+        self._lists = Lists()
+
+    def kept(self, world: World, name: str) -> Kept:
+        return Kept(world, self._query, name)
+
+    def follow(self, world: World) -> int | None:
+        self._lists.follow(Counter(world.judge(self._judged)))
+        return None
+
+    def rebuilt(self, world: World) -> None:
+        self._lists = Lists()
+        self.follow(world)
+
+    def expected(self) -> Rows:
+        return self._lists.shown
+
+
+def _planned(text: str) -> Query | None:
+    """The query of the one insert of a text; None for an insert of one row at a time."""
+    scripts, problems = read_scripts({"test.sql": text}, Variables({}, {}, {}))
+    assert not [item for item in problems if item.severity == "error"], problems
+    (insert,) = scripts.inserts
+    return insert.query
 
 
 def _sum(values: list[Any]) -> Any:

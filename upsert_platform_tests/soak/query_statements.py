@@ -47,39 +47,60 @@ class Statement:
     flink: str
     duckdb: str
     classes: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
 
 
 TABLES: Final = tuple(
     Relation(name, name, tuple(Column(*item) for item in columns))
     for name, columns in (
         ("users", (("id", INT), ("region", TEXT), ("age", INT))),
-        ("orders", (("oid", BIGINT), ("uid", INT), ("amount", BIGINT), ("kind", TEXT))),
-        ("views", (("uid", INT), ("page", TEXT), ("secs", BIGINT))),
+        ("orders", (("oid", BIGINT), ("uid", INT), ("amount", BIGINT), ("kind", TEXT), ("ts", TIME))),
+        ("views", (("uid", INT), ("page", TEXT), ("secs", BIGINT), ("ts", TIME))),
     )
 )
 _VALUES: Final = {INT: ("1", "2", "5"), BIGINT: ("0", "5", "40"), TEXT: ("'eu'", "'a'", "'p'", "''")}
+_SETS: Final = ("UNION ALL", "UNION", "INTERSECT", "EXCEPT", "INTERSECT ALL", "EXCEPT ALL")
+_EDGES: Final = (Column("window_start", TIME), Column("window_end", TIME))
 _WINDOWS: Final = {
-    "TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES)": (
+    "TUMBLE({table}, DESCRIPTOR(ts), INTERVAL '10' MINUTES)": (
         "SELECT *, time_bucket(INTERVAL 10 MINUTE, ts) AS window_start,"
-        " time_bucket(INTERVAL 10 MINUTE, ts) + INTERVAL 10 MINUTE AS window_end FROM orders WHERE ts IS NOT NULL"
+        " time_bucket(INTERVAL 10 MINUTE, ts) + INTERVAL 10 MINUTE AS window_end FROM {table} WHERE ts IS NOT NULL"
     ),
-    "HOP(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES)": (
+    "HOP({table}, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES)": (
         "SELECT *, time_bucket(INTERVAL 5 MINUTE, ts) - n * INTERVAL 5 MINUTE AS window_start,"
         " time_bucket(INTERVAL 5 MINUTE, ts) - n * INTERVAL 5 MINUTE + INTERVAL 15 MINUTE AS window_end"
-        " FROM orders, range(3) r(n) WHERE ts IS NOT NULL"
+        " FROM {table}, range(3) r(n) WHERE ts IS NOT NULL"
     ),
-    "SESSION(TABLE orders PARTITION BY kind, DESCRIPTOR(ts), INTERVAL '5' MINUTES)": (
-        "SELECT *, MIN(ts) OVER (PARTITION BY kind, number) AS window_start, MAX(ts) OVER (PARTITION BY kind, number) +"
-        " INTERVAL 5 MINUTE AS window_end FROM (SELECT *, SUM(fresh) OVER (PARTITION BY kind ORDER BY ts, oid ROWS"
-        " UNBOUNDED PRECEDING) AS number FROM (SELECT *, CASE WHEN ts - LAG(ts) OVER (PARTITION BY kind ORDER BY ts,"
-        " oid) <= INTERVAL 5 MINUTE THEN 0 ELSE 1 END AS fresh FROM orders WHERE ts IS NOT NULL))"
-    ),
-    "CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '20' MINUTES)": (
+    "CUMULATE({table}, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '20' MINUTES)": (
         "SELECT *, time_bucket(INTERVAL 20 MINUTE, ts) AS window_start,"
         " time_bucket(INTERVAL 20 MINUTE, ts) + (n + 1) * INTERVAL 5 MINUTE AS window_end"
-        " FROM orders, range(4) r(n) WHERE ts < time_bucket(INTERVAL 20 MINUTE, ts) + (n + 1) * INTERVAL 5 MINUTE"
+        " FROM {table}, range(4) r(n) WHERE ts < time_bucket(INTERVAL 20 MINUTE, ts) + (n + 1) * INTERVAL 5 MINUTE"
     ),
 }
+_SESSION: Final = (
+    "SELECT * EXCLUDE (fresh, number), MIN(ts) OVER ({by}number) AS window_start, MAX(ts) OVER ({by}number) + INTERVAL"
+    " 5 MINUTE AS window_end FROM (SELECT *, SUM(fresh) OVER (PARTITION BY {by}1 ORDER BY ts) AS number FROM (SELECT *,"
+    " CASE WHEN ts - LAG(ts) OVER (PARTITION BY {by}1 ORDER BY ts) <= INTERVAL 5 MINUTE THEN 0 ELSE 1 END AS fresh FROM"
+    " {table} WHERE ts IS NOT NULL))"
+).replace("OVER ({by}number)", "OVER (PARTITION BY {by}number)")
+"""Rows of one time are one session, whichever of them comes first."""
+_UNNESTED: Final = (
+    # Flink's FROM, the judge's, columns
+    ("CROSS JOIN UNNEST(b.tags) AS t (x)", "CROSS JOIN UNNEST(b.tags) AS t(x)", (("x", TEXT),)),
+    ("CROSS JOIN UNNEST(b.tags) WITH ORDINALITY AS t (x, y)", "CROSS JOIN UNNEST(b.tags) WITH ORDINALITY AS t(x, y)",
+     (("x", TEXT), ("y", INT))),
+    ("LEFT JOIN UNNEST(b.tags) WITH ORDINALITY AS t (x, y) ON TRUE",
+     "LEFT JOIN UNNEST(b.tags) WITH ORDINALITY AS t(x, y) ON TRUE", (("x", TEXT), ("y", INT))),
+    ("CROSS JOIN UNNEST(b.sizes) AS t (x, y)",
+     "CROSS JOIN LATERAL (SELECT e.key AS x, e.value AS y FROM (SELECT UNNEST(map_entries(b.sizes)) AS e)) AS t",
+     (("x", TEXT), ("y", INT))),
+    ("CROSS JOIN UNNEST(b.parts) AS t (x, y)",
+     "CROSS JOIN LATERAL (SELECT e.name AS x, e.n AS y FROM (SELECT UNNEST(b.parts) AS e)) AS t",
+     (("x", TEXT), ("y", INT))),
+    ("CROSS JOIN UNNEST(b.bag) AS t (x)",
+     "CROSS JOIN LATERAL (SELECT e.key AS x, UNNEST(range(e.value)) FROM (SELECT UNNEST(map_entries(b.bag)) AS e)) AS"
+     " t", (("x", TEXT),)),
+)  # fmt: skip
 
 
 class Maker:
@@ -91,12 +112,14 @@ class Maker:
         self.unary: dict[str, Callable[[Relation], Relation | None]] = {
             "filter": self.filtered, "groups": self.grouped, "groupings": self.groupings,
             "everything": self.totalled, "distinct": self.distinct, "first rows": self.first_rows,
-            "first and last values": self.arrived, "frames": self.framed,
+            "first and last values": self.arrived, "frames": self.framed, "frames of time": self.framed_by_time,
+            "ranks": self.ranked, "order of arrival": self.in_order,
         }  # fmt: skip
         self.binary: dict[str, Callable[[Relation, Relation], Relation | None]] = {
             **{f"{kind.lower()} join": self._joins(kind) for kind in ("INNER", "LEFT", "RIGHT", "FULL")},
             "semi join": self._exists(""), "anti join": self._exists("NOT "),
-            "union all": self._unites("UNION ALL"), "union": self._unites("UNION"),
+            **{words.lower(): self._unites(words) for words in _SETS}, "not in": self.not_in, "value": self.valued,
+            "join by an inequality": self.unequal, "interval join": self.timed,
         }  # fmt: skip
 
     def statement(self, depth: int) -> Statement:
@@ -104,13 +127,13 @@ class Maker:
         while True:
             made = self._made(depth)
             if made is not None and len(made.classes) >= depth:
-                return Statement(made.flink[1:-1], made.duckdb[1:-1], made.classes)
+                return Statement(made.flink[1:-1], made.duckdb[1:-1], made.classes, made.columns)
 
     def _made(self, depth: int) -> Relation | None:
         if not depth:
             return self.rng.choice(TABLES)
-        if depth == 1 and self.rng.random() < 0.08:
-            return self.windowed()
+        if depth == 1 and self.rng.random() < 0.25:
+            return self.rng.choice([self.windowed, self.sessions, self.unnested])()
         name = self.rng.choice([*self.unary, *self.binary])
         one = self._made(depth - 1)
         if one is None:
@@ -260,42 +283,160 @@ class Maker:
         rest = f"FROM {{0}} AS x WHERE {rank.name} <= {self.rng.randint(1, 4)}"
         return self._select(self._plain(shown, "x"), rest, [inner])
 
-    def framed(self, one: Relation) -> Relation | None:
-        """Functions of the rows before each row."""
+    def _over(self, one: Relation, *, whole: bool) -> str:
+        """A window.
+
+        Args:
+            whole: all columns of the rows decide their order.
+        """
         columns = list(one.columns)
         self.rng.shuffle(columns)
         by = columns.pop().name if len(columns) > 1 and self.rng.random() < 0.8 else None
+        chosen = columns if whole else columns[: self.rng.randint(1, len(columns))]
         order = ", ".join(
             f"t.{item.name} {self.rng.choice(['ASC', 'DESC'])} NULLS {self.rng.choice(['FIRST', 'LAST'])}"
-            for item in columns
+            for item in chosen
         )
-        window = f"{f'PARTITION BY t.{by} ' if by else ''}ORDER BY {order}"
-        back = self.rng.choice(["UNBOUNDED", "0", "1", "3"])
-        frame = self.rng.choice([f" ROWS BETWEEN {back} PRECEDING AND CURRENT ROW", ""])
+        return f"{f'PARTITION BY t.{by} ' if by else ''}ORDER BY {order}"
+
+    def framed(self, one: Relation) -> Relation | None:
+        """Functions of the rows before each row; calls share windows or have their own."""
         calls: list[tuple[str, str, str]] = []
+        # Copies of a row are in no order, so that what tells them apart is looked at by one window and frame alone.
+        how = self.rng.choice(["neighbours", "rows", "equals", "equals"])
+        back = self.rng.choice(["UNBOUNDED", "0", "1", "3"])
+        frame = f"ROWS BETWEEN {back} PRECEDING AND CURRENT ROW" if how == "rows" else ""
+        window = self._over(one, whole=how != "equals")
         for _ in range(self.rng.randint(1, 3)):
-            name = self.rng.choice(["COUNT", "MIN", "MAX", "SUM", "LAG", "LEAD", "RANK", "DENSE_RANK"])
-            item = self.rng.choice(one.of(*NUMBERS) if name == "SUM" and one.of(*NUMBERS) else one.columns)
-            if name == "SUM" and item.type not in NUMBERS:
-                continue
-            ranked = name.endswith("RANK")
-            text = f"{name}({'' if ranked else f't.{item.name}'}) OVER ({window}"
-            text += ")" if ranked or name in ("LAG", "LEAD") else f"{frame})"
-            calls.append((text, text, BIGINT if ranked or name == "COUNT" else item.type))
+            if how == "equals" and self.rng.random() < 0.3:
+                window = self._over(one, whole=False)
+            calls += self._framed_call(one, how, f"({window} {frame})", f"({window})")
         if not calls:
             return None
         return self._select([*self._plain(one.columns, "t"), *calls], "FROM {0} AS t", [one])
 
+    def _framed_call(self, one: Relation, how: str, framed: str, plain: str) -> list[tuple[str, str, str]]:
+        """At most one call.
+
+        Args:
+            framed: its window with a frame, `plain` the same without.
+        """
+        names = {
+            "neighbours": ["LAG", "LEAD"], "rows": ["COUNT", "MIN", "MAX", "SUM", "AVG", "FIRST_VALUE", "LAST_VALUE"],
+            "equals": ["COUNT", "MIN", "MAX", "SUM", "AVG", "RANK", "DENSE_RANK"],
+        }  # fmt: skip
+        name = self.rng.choice(names[how])
+        numbers = one.of(*NUMBERS)
+        if name in ("SUM", "AVG") and not numbers:
+            return []
+        item = self.rng.choice(numbers if name in ("SUM", "AVG") else one.columns)
+        value = f"t.{item.name}"
+        if name.endswith("RANK"):
+            return [(f"{name}() OVER {plain}", f"{name}() OVER {plain}", BIGINT)]
+        if name in ("LAG", "LEAD"):
+            more = self.rng.choice(["", ", 2", ", 0", ", 1, " + _VALUES[item.type][0] if item.type in _VALUES else ""])
+            return [(f"{name}({value}{more}) OVER {plain}", f"{name}({value}{more}) OVER {plain}", item.type)]
+        if name == "AVG":
+            judged = f"CAST(trunc(SUM({value}) OVER {framed} / COUNT({value}) OVER {framed}) AS BIGINT)"
+            return [(f"AVG({value}) OVER {framed}", judged, item.type)]
+        if name.endswith("VALUE"):
+            return [(f"{name}({value}) OVER {framed}", f"{name}({value} IGNORE NULLS) OVER {framed}", item.type)]
+        if name == "COUNT" and self.rng.random() < 0.5:
+            value = "*"
+        return [(f"{name}({value}) OVER {framed}",) * 2 + (BIGINT if name == "COUNT" else item.type,)]
+
+    def framed_by_time(self, one: Relation) -> Relation | None:
+        """Functions of the rows up to some minutes before each row."""
+        if not one.of(TIME) or len(one.columns) < 2:
+            return None
+        time = self.rng.choice(one.of(TIME))
+        by = self.rng.choice([item.name for item in one.columns if item is not time])
+        partition = self.rng.choice([f"PARTITION BY t.{by} ", ""])
+        minutes = self.rng.choice([0, 3, 10, 60])
+        frame = f"RANGE BETWEEN INTERVAL '{minutes}' MINUTE PRECEDING AND CURRENT ROW"
+        window = f"({partition}ORDER BY t.{time.name} NULLS {self.rng.choice(['FIRST', 'LAST'])} {frame})"
+        calls: list[tuple[str, str, str]] = []
+        for _ in range(self.rng.randint(1, 2)):
+            name = self.rng.choice(["COUNT", "MIN", "MAX"])
+            item = self.rng.choice(one.columns)
+            text = f"{name}(t.{item.name}) OVER {window}"
+            calls.append((text, text, BIGINT if name == "COUNT" else item.type))
+        return self._select([*self._plain(one.columns, "t"), *calls], "FROM {0} AS t", [one])
+
+    def ranked(self, one: Relation) -> Relation | None:
+        """Rows up to a rank; equal ones share it."""
+        window = self._over(one, whole=self.rng.random() < 0.3)
+        call = f"{self.rng.choice(['RANK', 'DENSE_RANK'])}() OVER ({window})"
+        inner = self._select([*self._plain(one.columns, "t"), (call, call, BIGINT)], "FROM {0} AS t", [one])
+        rank = inner.columns[-1].name
+        condition = self.rng.choice([f"x.{rank} <= {self.rng.randint(1, 4)}", f"x.{rank} = 2", f"x.{rank} > 1"])
+        return self._select(self._plain(inner.columns, "x"), f"FROM {{0}} AS x WHERE {condition}", [inner])
+
+    def in_order(self, one: Relation) -> Relation | None:
+        """Processing time, of rows that are only added: the order in which they were."""
+        if one is not TABLES[2]:
+            return None
+        source = Relation("(SELECT *, PROCTIME() AS p FROM views)", "views_in_order", one.columns)
+        by = self.rng.choice(one.columns).name
+        way = self.rng.choice(["ASC", "DESC"])
+        if self.rng.random() < 0.5:
+            texts = [f"ROW_NUMBER() OVER (PARTITION BY t.{by} ORDER BY t.{at} {way})" for at in ("p", "_at")]
+            inner = self._select([*self._plain(one.columns, "t"), (*texts, BIGINT)], "FROM {0} AS t", [source])
+            rest = f"FROM {{0}} AS x WHERE {inner.columns[-1].name} <= {self.rng.choice([1, 1, 3])}"
+            return self._select(self._plain(inner.columns[:-1], "x"), rest, [inner])
+        frame = f"ROWS BETWEEN {self.rng.choice(['UNBOUNDED', '1', '3'])} PRECEDING AND CURRENT ROW"
+        calls: list[tuple[str, str, str]] = []
+        for _ in range(self.rng.randint(1, 2)):
+            name, item = self.rng.choice(["COUNT", "MAX", "LAG"]), self.rng.choice(one.columns)
+            texts = [
+                f"{name}(t.{item.name}) OVER (PARTITION BY t.{by} ORDER BY t.{at} {frame if name != 'LAG' else ''})"
+                for at in ("p", "_at")
+            ]
+            calls.append((*texts, BIGINT if name == "COUNT" else item.type))
+        return self._select([*self._plain(one.columns, "t"), *calls], "FROM {0} AS t", [source])
+
     def windowed(self) -> Relation:
+        """Windows of a table, grouped or not."""
+        table = self.rng.choice(TABLES[1:])
         flink, duckdb = self.rng.choice(list(_WINDOWS.items()))
-        by = self.rng.choice([[], [Column("kind", TEXT)], [Column("uid", INT)]])
-        source = Relation(f"TABLE({flink})", f"({duckdb})", (*TABLES[1].columns,))
-        names = ["window_start", "window_end", *(item.name for item in by)]
-        shown = [("window_start", "window_start", TIME), ("window_end", "window_end", TIME)]
-        shown += [(item.name, item.name, item.type) for item in by]
-        calls = [("COUNT(*)", "COUNT(*)", BIGINT), ("SUM(amount)", "SUM(amount)", BIGINT)]
-        made = self._select([*shown, *calls], f"FROM {{0}} GROUP BY {', '.join(names)}", [source])
+        source = f"TABLE({flink.format(table=f'TABLE {table.flink}')})"
+        return self._in_windows(Relation(source, f"({duckdb.format(table=table.duckdb)})", table.columns), [])
+
+    def sessions(self) -> Relation:
+        """Sessions of a table."""
+        table = self.rng.choice(TABLES[1:])
+        by = self.rng.choice([[], ["uid"], ["kind" if table is TABLES[1] else "page"]])
+        shown = f"TABLE {table.flink}" + f" PARTITION BY {', '.join(by)}" * bool(by)
+        flink = f"TABLE(SESSION({shown}, DESCRIPTOR(ts), INTERVAL '5' MINUTES))"
+        duckdb = _SESSION.format(by="".join(f"{name}, " for name in by), table=table.duckdb)
+        made = self._in_windows(Relation(flink, f"({duckdb})", table.columns), by)
+        return Relation(made.flink, made.duckdb, made.columns, ("session",))
+
+    def _in_windows(self, source: Relation, by: Sequence[str]) -> Relation:
+        """Rows with their windows, or groups of windows.
+
+        Args:
+            by: columns that are grouped by in any case.
+        """
+        wide = (*_EDGES, *source.columns)
+        if self.rng.random() < 0.4:
+            chosen = [*_EDGES, *self._some(source.columns)]
+            made = self._select(self._plain(chosen, "w"), "FROM {0} AS w", [source])
+            return Relation(made.flink, made.duckdb, made.columns, ("window",))
+        more = self.rng.choice([[], [], [self.rng.choice(source.columns).name]])
+        names = dict.fromkeys(["window_start", "window_end", *by, *more])
+        grouped = self._plain([item for item in wide if item.name in names], "w")
+        calls = self._calls(source, "w")
+        listed = ", ".join(f"w.{name}" for name in names)
+        made = self._select([*grouped, *calls], f"FROM {{0}} AS w GROUP BY {listed}", [source])
         return Relation(made.flink, made.duckdb, made.columns, ("window",))
+
+    def unnested(self) -> Relation:
+        """The elements of collections."""
+        flink, duckdb, elements = self.rng.choice(_UNNESTED)
+        columns = [(f"t.{name}", f"t.{name}", kind) for name, kind in elements]
+        made = self._select([("b.id", "b.id", INT), *columns], f"FROM boxes AS b {flink}", [])
+        return Relation(made.flink, made.flink.replace(flink, duckdb), made.columns, ("unnest",))
 
     def _on(self, one: Relation, other: Relation, left: str = "a", right: str = "b") -> str | None:
         pairs = [(a, b) for a in one.columns for b in other.columns if a.type == b.type and a.type != TIME]
@@ -309,12 +450,61 @@ class Maker:
             on = self._on(one, other)
             if on is None:
                 return None
-            if kind == "INNER" and one.of(BIGINT) and other.of(BIGINT) and self.rng.random() < 0.3:
-                on += f" AND a.{self.rng.choice(one.of(BIGINT)).name} > b.{self.rng.choice(other.of(BIGINT)).name}"
+            if one.of(*NUMBERS) and other.of(*NUMBERS) and self.rng.random() < 0.3:
+                on += f" AND a.{self.rng.choice(one.of(*NUMBERS)).name} > b.{self.rng.choice(other.of(*NUMBERS)).name}"
+            side, alias = self.rng.choice([(one, "a"), (other, "b")])
+            if kind != "INNER" and side.of(*_VALUES) and self.rng.random() < 0.4:
+                on += f" AND ({self._condition(side, alias)})"
             shown = [*self._plain(self._some(one.columns), "a"), *self._plain(self._some(other.columns), "b")]
             return self._select(shown, f"FROM {{0}} AS a {kind} JOIN {{1}} AS b ON {on}", [one, other])
 
         return join
+
+    def unequal(self, one: Relation, other: Relation) -> Relation | None:
+        """A join by something else than equality, or by nothing; of tables, since every row meets many."""
+        if "JOIN" in one.flink + other.flink:
+            return None
+        pairs = [(a, b) for a in one.of(*NUMBERS) for b in other.of(*NUMBERS)]
+        if not pairs or self.rng.random() < 0.2:
+            on = "TRUE"
+        else:
+            a, b = self.rng.choice(pairs)
+            on = f"a.{a.name} {self.rng.choice(['<', '>=', '<>'])} b.{b.name}"
+        kind = self.rng.choice(["", "", "LEFT ", "RIGHT ", "FULL "])
+        shown = [*self._plain(self._some(one.columns), "a"), *self._plain(self._some(other.columns), "b")]
+        return self._select(shown, f"FROM {{0}} AS a {kind}JOIN {{1}} AS b ON {on}", [one, other])
+
+    def timed(self, one: Relation, other: Relation) -> Relation | None:
+        """A join of rows whose times are near."""
+        on = self._on(one, other)
+        if on is None or not one.of(TIME) or not other.of(TIME):
+            return None
+        a, b = f"a.{self.rng.choice(one.of(TIME)).name}", f"b.{self.rng.choice(other.of(TIME)).name}"
+        on += f" AND {a} BETWEEN {b} - INTERVAL '20' MINUTE AND {b} + INTERVAL '5' MINUTE"
+        kind = self.rng.choice(["INNER", "INNER", "LEFT", "RIGHT", "FULL"])
+        shown = [*self._plain(self._some(one.columns), "a"), *self._plain(self._some(other.columns), "b")]
+        return self._select(shown, f"FROM {{0}} AS a {kind} JOIN {{1}} AS b ON {on}", [one, other])
+
+    def not_in(self, one: Relation, other: Relation) -> Relation | None:
+        """Rows whose value is in no row of another relation, nulls of either among them."""
+        pairs = [(a, b) for a in one.columns for b in other.columns if a.type == b.type and a.type != TIME]
+        if not pairs:
+            return None
+        a, b = self.rng.choice(pairs)
+        inner = "SELECT u.{name} FROM {{1}} AS u WHERE {condition}"
+        inner = inner.format(name=b.name, condition=self._condition(other, "u"))
+        rest = f"FROM {{0}} AS t WHERE t.{a.name} NOT IN ({inner})"
+        return self._select(self._plain(self._some(one.columns), "t"), rest, [one, other])
+
+    def valued(self, one: Relation, other: Relation) -> Relation | None:
+        """Rows beside the value of another relation, or compared with it."""
+        if not one.of(*NUMBERS) or not other.of(*NUMBERS):
+            return None
+        a, b = self.rng.choice(one.of(*NUMBERS)), self.rng.choice(other.of(*NUMBERS))
+        shown = self._plain(self._some(one.columns), "t")
+        value = f"(SELECT {self.rng.choice(['MIN', 'MAX', 'COUNT'])}(u.{b.name}) FROM {{1}} AS u)"
+        rest = f"FROM {{0}} AS t WHERE t.{a.name} {self.rng.choice(['<', '>='])} {value}"
+        return self._select(shown, rest, [one, other])
 
     def _exists(self, negation: str) -> Callable[[Relation, Relation], Relation | None]:
         def semi(one: Relation, other: Relation) -> Relation | None:
@@ -322,6 +512,10 @@ class Maker:
             on = self._on(one, other, outer, inner)
             if on is None:
                 return None
+            if one.of(*NUMBERS) and other.of(*NUMBERS) and self.rng.random() < 0.4:
+                less, more = self.rng.choice(one.of(*NUMBERS)).name, self.rng.choice(other.of(*NUMBERS)).name
+                also = f"{outer}.{less} {self.rng.choice(['<', '<>', '>='])} {inner}.{more}"
+                on = self.rng.choice([f"{on} AND {also}", also])
             rest = f"FROM {{0}} AS {outer} WHERE {negation}EXISTS (SELECT 1 FROM {{1}} AS {inner} WHERE {on})"
             return self._select(self._plain(self._some(one.columns), outer), rest, [one, other])
 

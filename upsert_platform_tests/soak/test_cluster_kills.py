@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.local.s3 import start_s3
 from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.s3 import start_s3
 from upsert_platform_tests.systems.clustered import cluster_of, project_on
 from upsert_platform_tests.systems.disturbing import Disturber, kill_an_executor
 from upsert_platform_tests.systems.installed import install_wheel

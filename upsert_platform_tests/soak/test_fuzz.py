@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import pytest
 
 from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.changelog.quarantine import quarantined_records
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.hops.changelog_hop import ChangelogHop
-from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.referee.kinds import Kind, kind_of
 from upsert_platform.referee.verdict import Verdict
+from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.answering import Asked, answering
 from upsert_platform_tests.kafka.tables import declare, read
@@ -155,7 +156,7 @@ def _check(store: ChangelogStore, accounts: list[RangeAccount], count: int, *, r
     changed = set(
         zip(*(rows.filter(_is_change(rows))[name].to_pylist() for name in ("_partition", "_offset")), strict=True)
     )
-    aside = store.quarantined()
+    aside = quarantined_records(store)
     apart = set(zip(aside["_partition"].to_pylist(), aside["_offset"].to_pylist(), strict=True))
     if len(apart) != summed.quarantined or apart & changed:
         wrong.append(f"{len(apart)} records are in quarantine, {len(apart & changed)} of them have rows too")

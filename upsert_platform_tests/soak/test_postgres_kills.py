@@ -14,12 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from upsert_platform.destination import BatchSpan
-from upsert_platform.errors import LeaseHeldError
+from upsert_platform.core.destination import BatchSpan
+from upsert_platform.core.errors import LeaseHeldError
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.declared import changes, table_on
 from upsert_platform_tests.systems.postgres import postgres
+from upsert_platform_tests.task_rows import task_rows
 
 COLUMNS = {"id": "BIGINT", "n": "BIGINT"}
 ROWS = 10_000
@@ -40,7 +41,7 @@ def _write_batches(table: PostgresTable, began: Any) -> None:
         try:
             with destination.lease(owner=f"batch-{upto}", duration=timedelta(seconds=1)) as lease:
                 began.set()
-                destination.write(frame, span=BatchSpan(applied, upto, "changelog", "run"), lease=lease)
+                destination.write(task_rows(frame), span=BatchSpan(applied, upto, "changelog", "run"), lease=lease)
         except LeaseHeldError:
             time.sleep(0.1)
 

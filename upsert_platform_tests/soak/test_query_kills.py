@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform_tests.queries.killing import CHANGES, play_kills
+from upsert_platform_tests.engine.killing import CHANGES, play_kills
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(2700)]
 

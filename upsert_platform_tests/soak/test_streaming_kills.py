@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.errors import UpsertPlatformError
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.local.kafka import Broker, start_broker
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer

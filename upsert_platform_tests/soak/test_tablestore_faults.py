@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.destination import BatchSpan
+from upsert_platform.core.destination import BatchSpan
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.local.s3 import start_s3
 from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.s3 import start_s3
 from upsert_platform_tests.systems.hosts import sync_at_once
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(5400)]

@@ -12,6 +12,7 @@ import pytest
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import total
+from upsert_platform.changelog.quarantine import quarantined_records
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.soak.killing import Kill, Timeline, pick, run_killed, run_timed
 from upsert_platform_tests.soak.load import PARTITIONS, Load
@@ -117,7 +118,7 @@ def compare(stack: Stack, load: Load) -> str:
         assert [item.start for item in parts] == [0, *(item.end for item in parts[:-1])]
         assert parts[-1].end == len(offsets)
     expected = load.expected(ranges)
-    found = store.quarantined()
+    found = quarantined_records(store)
     places = list(zip(found[rows.PARTITION].to_pylist(), found[rows.OFFSET].to_pylist(), strict=True))
     assert len(places) == len(set(places))
     assert set(places) == expected.quarantined

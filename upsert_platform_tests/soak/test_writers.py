@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.destination import Destination
-from upsert_platform.errors import LeaseHeldError, UpsertPlatformError
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.errors import LeaseHeldError, UpsertPlatformError
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.maxcompute.table import read_maxcompute_table

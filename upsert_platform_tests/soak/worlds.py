@@ -16,10 +16,9 @@ from unittest.mock import patch
 
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.accounting import total
+from upsert_platform.changelog.quarantine import quarantined_records
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import UpsertPlatformError
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.replay import replay
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.maxcompute.destination import MaxComputeDestination
@@ -27,6 +26,8 @@ from upsert_platform.referee.last_values import LastValues
 from upsert_platform.referee.selection import Selection
 from upsert_platform.referee.stores import topic_rows
 from upsert_platform.referee.verdict import Verdict, judge
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.replay import replay
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.local.maxcompute.server import ServerHandle as MaxComputeServer
@@ -331,7 +332,7 @@ class World:
         assert summed.records == records == last.counts.records
         skipped = sum(count for _, count in summed.skipped)
         assert summed.kept + summed.superseded + summed.quarantined + skipped == records
-        found = store.quarantined()
+        found = quarantined_records(store)
         for partition, offset in zip(found["_partition"].to_pylist(), found["_offset"].to_pylist(), strict=True):
             assert not self.histories.sent[partition][offset].good, f"{partition}@{offset} is in quarantine"
         self.counts["records in quarantine"] += found.num_rows

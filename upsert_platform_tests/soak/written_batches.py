@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import OPERATION, SEQUENCE, BatchSpan, Destination
-from upsert_platform.errors import LeaseHeldError
+from upsert_platform.core.destination import OPERATION, SEQUENCE, BatchSpan, Destination
+from upsert_platform.core.errors import LeaseHeldError
+from upsert_platform.core.types import spark_type
 from upsert_platform.referee.topic import Record
 from upsert_platform.referee.verdict import Verdict
-from upsert_platform.types import spark_type
 from upsert_platform_tests.referee.judging import Declared
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from upsert_platform.core.types import parse_type, quote_name
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.rendered import Rendered
-from upsert_platform.types import parse_type, quote_name
 
 # column: Flink type, Spark literal
 COLUMNS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from upsert_platform.errors import Problem
-from upsert_platform.model import Insert, Table
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations
 from upsert_platform.sql.scripts import Scripts, resolve
 from upsert_platform.sql.statements import read_statements

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from upsert_platform.core.types import parse_type
 from upsert_platform.sql.compatibility import can_write, keeps_apart
-from upsert_platform.types import parse_type
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.model import ColumnKind
+from upsert_platform.core.model import ColumnKind
 from upsert_platform_tests.sql.reading import errors, one_table, read
 
 WITH = "WITH ('connector' = 'kafka')"

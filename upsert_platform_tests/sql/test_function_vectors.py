@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+from upsert_platform.core.types import parse_type, quote_name, spark_type
 from upsert_platform.sql.casts import to_text
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.expressions import Scope, render
@@ -16,7 +17,6 @@ from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import STRING, Rendered
-from upsert_platform.types import parse_type, quote_name, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from upsert_platform.core.types import parse_type, spark_type
 from upsert_platform.sql.evaluation import flink_sql, prepared
-from upsert_platform.types import parse_type, spark_type
 from upsert_platform_tests.sql.declared_columns import COLUMNS, spark_sql
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from upsert_platform.queries.steps import evaluate
+from upsert_platform.core.types import arrow_type, parse_type, spark_type
+from upsert_platform.engine.steps import evaluate
 from upsert_platform.sql.native import native_condition, native_form
-from upsert_platform.types import arrow_type, parse_type, spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

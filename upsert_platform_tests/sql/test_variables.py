@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsert_platform.errors import SourceLocation
+from upsert_platform.core.errors import SourceLocation
 from upsert_platform.sql.lexer import TokenKind, to_sql, tokenize
 from upsert_platform.sql.variables import Variables, environment_name, expand, load_variables
 from upsert_platform_tests.sql.reading import errors, read

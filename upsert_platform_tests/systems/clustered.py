@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.local.s3 import S3
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.referee.judging import tablestore_table
+from upsert_platform_tests.s3 import S3
 from upsert_platform_tests.systems.installed import Installed
 from upsert_platform_tests.systems.spark_cluster import SparkCluster
 

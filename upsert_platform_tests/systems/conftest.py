@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import OPTIONS_VARIABLE
-from upsert_platform.local.database import Database
-from upsert_platform.local.mariadb import start_mariadb
-from upsert_platform.local.mysql import start_mysql
-from upsert_platform.local.s3 import S3, start_s3
+from upsert_platform.local.database import Database, start_database
+from upsert_platform.local.mariadb import mariadb_server
+from upsert_platform.local.mysql import mysql_server
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.conftest import make_stack, stack, variables
+from upsert_platform_tests.s3 import S3, start_s3
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.installed import Installed, install_wheel
 from upsert_platform_tests.systems.servers import KINDS, Kind, server_of
@@ -57,14 +57,14 @@ def archive(installed: Installed) -> Path:
 @pytest.fixture(scope="session")
 def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A MariaDB server; `.ci/run` installs one, and without one these tests fail."""
-    with start_mariadb(tmp_path_factory.mktemp("mariadb"), die_with_parent=True) as server:
+    with start_database(mariadb_server, tmp_path_factory.mktemp("mariadb"), die_with_parent=True) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def mysql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """A MySQL server."""
-    with start_mysql(tmp_path_factory.mktemp("mysql"), die_with_parent=True) as server:
+    with start_database(mysql_server, tmp_path_factory.mktemp("mysql"), die_with_parent=True) as server:
         yield server
 
 

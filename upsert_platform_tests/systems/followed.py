@@ -14,18 +14,18 @@ from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.latest import latest_per_key
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.binding import changelog_of
-from upsert_platform.hops.changelog_hop import ChangelogHop, ChangelogRun
-from upsert_platform.hops.connectors import CONNECTORS
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.model import Options, Table
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Options, Table
+from upsert_platform.core.types import quote_name
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.declared import declared_columns
 from upsert_platform.mysql.table_source import MySqlTableSource
-from upsert_platform.types import quote_name
+from upsert_platform.sync.binding import changelog_of
+from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogRun
+from upsert_platform.sync.connectors import CONNECTORS
+from upsert_platform.sync.on_demand import OnDemand
 
 
 @dataclass

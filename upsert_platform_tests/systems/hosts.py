@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from upsert_platform.local.s3 import S3
 from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.s3 import S3
 
 _SECONDS = 900
 

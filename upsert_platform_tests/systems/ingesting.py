@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform_tests.graph.stack import KEY, SERVING, SOURCE, WAREHOUSE, Stack
 

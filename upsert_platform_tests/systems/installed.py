@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from upsert_platform.jvm.jars import cache_directory
+from upsert_platform.spark.jars import cache_directory
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -65,7 +65,7 @@ def install_wheel(folder: Path) -> Installed:
     python = str(folder / "venv" / "bin" / "python")
     # Modules are compiled when they are imported, which are far fewer than there are.
     install = [*pip, "--python", python, "install", "--quiet", "--no-compile", "--constraint", str(constraints)]
-    _checked([*install, str(wheel)])
+    _checked([*install, f"{wheel}[all]"])
     (folder / "cache").mkdir()
     (cache_directory() / "jars").mkdir(parents=True, exist_ok=True)
     (folder / "cache" / "jars").symlink_to(cache_directory() / "jars")

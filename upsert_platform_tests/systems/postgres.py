@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from upsert_platform.local.process import free_port
+from upsert_platform.local.postgres import DATABASE, postgres_server
+from upsert_platform.local.process import free_port, start, stop
 
-
-def programs() -> Path:
-    """The folder of the server's programs, of the newest version that is installed."""
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
-    assert found, "PostgreSQL is not installed: scripts/setup-systems installs it"
-    return found[-1].parent
+USER = "dagster"
 
 
 @contextmanager
-def postgres() -> Iterator[str]:
-    """A server with an empty database; gives its URL."""
-    # It refuses to run as root: then it is the package's user's, who has to find the way to its folder.
-    is_root = os.geteuid() == 0
-    as_user: dict[str, Any] = {"user": "postgres", "group": "postgres", "extra_groups": []} if is_root else {}
+def postgres(settings: Mapping[str, str] | None = None, files: Mapping[str, Path] | None = None) -> Iterator[str]:
+    """A server with an empty database; gives its URL.
+
+    Args:
+        settings: of the server.
+        files: settings to files, of which it gets copies of its own.
+    """
     with tempfile.TemporaryDirectory(prefix="postgres-") as made:
         folder, port, password = Path(made), free_port(), secrets.token_hex(8)
-        secret = folder / "password"
-        secret.write_text(password, "utf-8")
-        if is_root:
-            for path in (folder, secret):
-                shutil.chown(path, "postgres")
-
-        def run(program: str, *arguments: str) -> None:
-            command = [str(programs() / program), *arguments]
-            log = folder / "commands.log"  # a pipe would stay open as long as the server
-            with log.open("wb") as output:
-                done = subprocess.run(
-                    command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output, **as_user
-                )
-            assert done.returncode == 0, log.read_text("utf-8")
-
-        data = str(folder / "data")
-        run("initdb", "-D", data, "-U", "dagster", "--pwfile", str(secret), "-A", "scram-sha-256", "-N")
-        options = f"-h 127.0.0.1 -p {port} -k {folder} -c fsync=off"
-        run("pg_ctl", "-D", data, "-w", "-l", str(folder / "server.log"), "-o", options, "start")
+        given = dict(settings or {})
+        for name, path in (files or {}).items():
+            own = folder / path.name
+            own.write_bytes(path.read_bytes())
+            own.chmod(0o600)
+            given[name] = str(own)
+        server = postgres_server(folder, port=port, password=password, user=USER, settings=given)
+        for path in folder.glob("*.*"):
+            if server.account is not None:
+                shutil.chown(path, server.account)
+        start(server)
         try:
-            yield f"postgresql://dagster:{password}@127.0.0.1:{port}/postgres"
+            yield f"postgresql://{USER}:{password}@127.0.0.1:{port}/{DATABASE}"
         finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+            stop(server, timeout=5)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
-from upsert_platform.local.database import USER, Database
-from upsert_platform.local.mariadb import start_mariadb
-from upsert_platform.local.mysql import start_mysql
+from upsert_platform.local.database import USER, Database, start_database
+from upsert_platform.local.mariadb import mariadb_server
+from upsert_platform.local.mysql import mysql_server
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.connection import Connection, Server
 
@@ -20,7 +21,7 @@ class Kind:
     """A kind of server.
 
     Attributes:
-        start: starts one on a data directory, as `start_mariadb` does.
+        start: starts one on a data directory, as `start_database` does.
         client_grant: the privilege to ask where the log ends.
         compression: the variable that has the log compressed.
         replica_log: the variable by which a replica logs what it is sent.
@@ -58,8 +59,16 @@ class Kind:
 
 
 KINDS = {
-    "mariadb": Kind("mariadb", start_mariadb, "BINLOG MONITOR", "log_bin_compress", "log-slave-updates"),
-    "mysql": Kind("mysql", start_mysql, "REPLICATION CLIENT", "binlog_transaction_compression", "log-replica-updates"),
+    "mariadb": Kind(
+        "mariadb", partial(start_database, mariadb_server), "BINLOG MONITOR", "log_bin_compress", "log-slave-updates"
+    ),
+    "mysql": Kind(
+        "mysql",
+        partial(start_database, mysql_server),
+        "REPLICATION CLIENT",
+        "binlog_transaction_compression",
+        "log-replica-updates",
+    ),
 }
 ONLY_MARIADB = pytest.mark.parametrize("kind", [KINDS["mariadb"]], indirect=True, ids=str)
 ONLY_MYSQL = pytest.mark.parametrize("kind", [KINDS["mysql"]], indirect=True, ids=str)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.local.s3 import S3
+from upsert_platform_tests.s3 import S3
 from upsert_platform_tests.systems.clustered import Clustered, cluster_of, project_on, settings_of
 from upsert_platform_tests.systems.disturbing import Disturber, kill_an_executor
 from upsert_platform_tests.systems.installed import Installed

@@ -6,9 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from tablestore import OTSClient
+
+from upsert_platform_tests.local.tablestore.server import ServerHandle as TablestoreServer
 
 pytestmark = pytest.mark.systems
 COMPONENT = "upsert_platform.graph.project_component.UpsertProjectComponent"
@@ -93,7 +98,81 @@ def test_a_component_is_scaffolded_checked_and_listed(folder: Path) -> None:
 
 def test_definitions_pass_without_any_variable_and_list_those_that_are_not_set(folder: Path) -> None:
     assert dg(folder, "scaffold", "defs", COMPONENT, "orders").returncode == 0
-    checked = dg(folder, "check", "defs", variables={})
+    # As in a container that has nothing but the command: no home, no variable of Dagster or of the platform.
+    bare = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONPATH": str(folder / "src")}
+    checked = subprocess.run(
+        [Path(sys.executable).parent / "dg", "check", "defs"], cwd=folder, env=bare, capture_output=True, text=True
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     for name in VARIABLES:
         assert name in checked.stdout + checked.stderr
+
+
+TOPICS = """
+type: {component}
+
+attributes:
+  topics: {{match: 'shop.*', to: [tablestore]}}
+"""
+
+
+def test_topics_that_match_are_discovered_into_a_state_that_needs_no_broker(
+    folder: Path, kafka_bootstrap: str, make_topic: Callable[..., str], shared_tablestore: TablestoreServer
+) -> None:
+    servers = {
+        "UPSERT_KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
+        "UPSERT_TABLESTORE_ENDPOINT": shared_tablestore.endpoint,
+        "UPSERT_TABLESTORE_INSTANCE": shared_tablestore.instance,
+        "UPSERT_TABLESTORE_ACCESS_KEY_ID": shared_tablestore.access_key_id,
+        "UPSERT_TABLESTORE_ACCESS_KEY_SECRET": shared_tablestore.access_key_secret,
+    }
+    away = {**servers, "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9"}
+    component = folder / "src" / "shop" / "defs" / "topics"
+    component.mkdir()
+    (component / "defs.yaml").write_text(TOPICS.format(component=COMPONENT))
+
+    def assets(variables: dict[str, str]) -> tuple[set[str], str]:
+        listed = dg(folder, "list", "defs", "--json", variables=variables)
+        assert listed.returncode == 0, listed.stdout + listed.stderr
+        return {item["asset_key"] for item in json.loads(listed.stdout)["assets"]}, listed.stderr
+
+    # Nothing was discovered and nobody can be asked: the location loads, and says what to type.
+    checked = dg(folder, "check", "defs", variables=away)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "dg utils refresh-defs-state" in checked.stdout + checked.stderr
+    refused = dg(folder, "utils", "refresh-defs-state", variables=away)
+    assert refused.returncode != 0
+    assert "127.0.0.1:9" in refused.stdout + refused.stderr
+
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for name in ("shop.customers", "shop.orders", "other.things"):
+        make_topic(name=name, config={"cleanup.policy": "compact"})
+        producer.produce(name, key="c-1", value=json.dumps({"customer": "c-1", "n": 1}))
+    producer.flush()
+    refreshed = dg(folder, "utils", "refresh-defs-state", variables=servers)
+    assert refreshed.returncode == 0, refreshed.stdout + refreshed.stderr
+    found, _ = assets(away)  # the last state
+    assert {"changelogs/shop_customers", "tables/shop_orders_tablestore"} <= found
+    assert not any("other" in key for key in found)
+    checked = dg(folder, "check", "defs", variables=away)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+    # A table that the folder declares itself wins, with what is written from it.
+    (component / "orders.sql").write_text(
+        "CREATE TABLE shop_orders (customer STRING, n STRING, PRIMARY KEY (customer) NOT ENFORCED) WITH ("
+        "'connector' = 'upsert-kafka', 'topic' = 'shop.orders', 'key.format' = 'raw', 'value.format' = 'json');\n"
+    )
+    found, _ = assets(away)
+    assert "tables/shop_customers_tablestore" in found
+    assert "tables/shop_orders_tablestore" not in found
+
+    # A run reads the state in a process of its own.
+    command = Path(sys.executable).parent / "upsert-platform"
+    environment = {**os.environ, **servers, "PYTHONPATH": str(folder / "src"), "DAGSTER_HOME": str(folder)}
+    environment |= {"UPSERT_PLATFORM_HOME": str(folder / "home"), "UPSERT_SPARK_LOCAL_ROWS": "1000"}
+    done = subprocess.run([command, "sync"], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    client = OTSClient(*(servers[f"UPSERT_TABLESTORE_{name}"] for name in ("ENDPOINT", "ACCESS_KEY_ID",
+                       "ACCESS_KEY_SECRET", "INSTANCE")))  # fmt: skip
+    _, row, _ = client.get_row("shop_customers_tablestore", [("customer", "c-1")], max_version=1)
+    assert [(name, value) for name, value, _ in row.attribute_columns] == [("n", 1)]

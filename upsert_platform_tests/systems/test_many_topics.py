@@ -18,8 +18,8 @@ from upsert_platform.changelog.store import Positions
 from upsert_platform.graph.jobs import sync_job
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
 from upsert_platform.graph.sensors import new_offsets_sensor
-from upsert_platform.hops.binding import bind, load
 from upsert_platform.local.kafka import Broker, start_broker
+from upsert_platform.sync.binding import bind, load
 
 pytestmark = [pytest.mark.systems, pytest.mark.timeout(600)]
 TOPICS, PARTITIONS = 500, 4

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.errors import EndpointError, ReplicationError
+from upsert_platform.core.errors import EndpointError, ReplicationError
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server

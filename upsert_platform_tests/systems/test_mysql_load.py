@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.errors import Problem
-from upsert_platform.hops.binding import load
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Project
 from upsert_platform.local.database import USER, Database
-from upsert_platform.model import Project
 from upsert_platform.mysql.connection import Connection
+from upsert_platform.sync.binding import load
 from upsert_platform_tests.systems.servers import Kind, server_of
 
 pytestmark = pytest.mark.systems

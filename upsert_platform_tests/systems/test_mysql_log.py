@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import EndpointError, ReplicationError
+from upsert_platform.core.errors import EndpointError, ReplicationError
 from upsert_platform.mysql.binlog.changes import SchemaChange, TableRows, Told
 from upsert_platform.mysql.binlog.events import EventType
 from upsert_platform.mysql.binlog.reader import LogReader

@@ -9,10 +9,10 @@ from typing import NoReturn
 
 import pytest
 
-from upsert_platform.hops.binding import load
-from upsert_platform.hops.on_demand import OnDemand
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.connection import Connection
+from upsert_platform.sync.binding import load
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.servers import ONLY_MYSQL, Kind, server_of
 from upsert_platform_tests.systems.test_mysql_silences import NOBODY

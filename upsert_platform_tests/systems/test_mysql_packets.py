@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.mysql.catalog import read_table
 from upsert_platform.mysql.columns import TypeRules
 from upsert_platform.mysql.connection import Connection, Server

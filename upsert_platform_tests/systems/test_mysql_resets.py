@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.errors import EndpointError, ReplicationError
-from upsert_platform.hops.checkups.databases import checked_table
-from upsert_platform.hops.on_demand import OnDemand
+from upsert_platform.core.errors import EndpointError, ReplicationError
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.log_batch import next_change
+from upsert_platform.sync.checkups.databases import checked_table
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform_tests.systems.followed import Followed, fill
 from upsert_platform_tests.systems.servers import ONLY_MARIADB, server_of
 

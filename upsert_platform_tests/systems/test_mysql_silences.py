@@ -10,14 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.errors import ReplicationError
-from upsert_platform.hops.checkups.databases import checked_table
-from upsert_platform.hops.checkups.finding import State
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.columns import TypeRules
 from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.sync.checkups.databases import checked_table
+from upsert_platform.sync.checkups.finding import State
 from upsert_platform_tests.systems.followed import Followed, fill
 from upsert_platform_tests.systems.servers import Kind, await_table, server_of
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform_tests.systems.followed import CHUNK, Followed, fill

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.connection import Connection, Server, TlsMode
 from upsert_platform_tests.secure_kafka import Certificates, make_certificates

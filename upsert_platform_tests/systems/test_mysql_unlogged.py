@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import ReplicationError
-from upsert_platform.hops.binding import Binding
-from upsert_platform.hops.checkups.databases import database_checks
-from upsert_platform.hops.checkups.finding import State
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.status import status_of
-from upsert_platform.hops.streaming.steps import ChangelogStep
-from upsert_platform.hops.streaming.worker import Worker
-from upsert_platform.model import Project
+from upsert_platform.core.errors import ReplicationError
+from upsert_platform.core.model import Project
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
+from upsert_platform.sync.binding import Binding
+from upsert_platform.sync.checkups.databases import database_checks
+from upsert_platform.sync.checkups.finding import State
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.status import status_of
+from upsert_platform.sync.streaming.steps import ChangelogStep
+from upsert_platform.sync.streaming.worker import Worker
 from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill
 from upsert_platform_tests.systems.servers import ONLY_MARIADB
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.errors import EndpointError, ReplicationError
+from upsert_platform.core.errors import EndpointError, ReplicationError
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog import reader
 from upsert_platform.mysql.binlog.stream import log_end

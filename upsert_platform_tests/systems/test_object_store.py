@@ -12,12 +12,13 @@ import pytest
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.progress import WriteProgress, rows_counted
+from upsert_platform.changelog.quarantine import quarantined_records
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.changelog.upkeep import remove_unused
-from upsert_platform.destination import BatchSpan, RefusedRow
-from upsert_platform.hops.checkups.lake import lake_check
+from upsert_platform.core.destination import BatchSpan, RefusedRow
+from upsert_platform.sync.checkups.lake import lake_check
 from upsert_platform_tests.changelog.test_store import commit, declared, snapshot
 from upsert_platform_tests.graph.stack import Stack
 
@@ -33,7 +34,7 @@ def test_a_changelog_is_written_read_reduced_and_cleaned(spark: SparkSession, s3
     commit(spark, store, [(1, "a"), (2, "b")], quarantined=1)
     commit(spark, store, [(1, "c"), (2, None)])
     assert snapshot(spark, store) == {1: "c", 2: None}
-    assert store.quarantined().num_rows == 1
+    assert quarantined_records(store).num_rows == 1
     assert set(store.accounts(after=0, upto=2)) == {1, 2}
     compaction.reduce_history(spark, store, applied_everywhere=0)
     commit(spark, store, [(3, "d")])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.local.s3 import S3
 from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.s3 import S3
 from upsert_platform_tests.systems.hosts import sync_at_once
 
 pytestmark = [pytest.mark.systems, pytest.mark.timeout(900)]

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.systems, pytest.mark.timeout(600)]
 
 RUN = """
 import os, sys, time
-from upsert_platform.jvm.warm_session import close_session, session_for_run
+from upsert_platform.spark.warm_session import close_session, session_for_run
 
 def doubled(batches):
     from factor import FACTOR  # a module of the user's own, which may change between runs

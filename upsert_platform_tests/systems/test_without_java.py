@@ -28,9 +28,9 @@ def test_a_sync_with_new_records_ends_with_one_line_that_says_what_to_install(st
         assert done.returncode == 1, name
         lines = done.stderr.splitlines()
         last = [line.strip() for line in lines if line and not line.startswith("Error: Run ")][-1]  # Dagster's own end
-        assert last == f"changelogs__users: failed: {WHAT_TO_INSTALL}", done.stderr
+        assert last == f"changelogs__users: failed: {WHAT_TO_INSTALL} [UP-2101]", done.stderr
         assert "Traceback" not in done.stderr + done.stdout
         if name == "ours":
-            assert f"changelogs__users: {WHAT_TO_INSTALL}" in done.stdout.splitlines()
+            assert f"changelogs__users: {WHAT_TO_INSTALL} [UP-2101]" in done.stdout.splitlines()
     assert stack.run().success
     assert stack.serving_differences() == []

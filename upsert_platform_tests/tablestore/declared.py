@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from upsert_platform.destination import OPERATION, SEQUENCE
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import Column, Options, Table
+from upsert_platform.core.destination import OPERATION, SEQUENCE
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import arrow_type, parse_type
 from upsert_platform.tablestore.table import TablestoreTable, read_tablestore_table
-from upsert_platform.types import arrow_type, parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 
 PLACE = SourceLocation("tables.sql", 7)

@@ -9,17 +9,17 @@ from unittest.mock import Mock
 
 import pytest
 
-from upsert_platform.capabilities import RowsByKey, RowsByShare
-from upsert_platform.hops import verify
-from upsert_platform.hops.destination_hop import DestinationHop
-from upsert_platform.hops.on_demand import OnDemand
-from upsert_platform.hops.verify import check_batch
+from upsert_platform.core.capabilities import RowsByKey, RowsByShare
+from upsert_platform.sync import verify
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_batch
 from upsert_platform.tablestore import destination as destinations
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.changelog.places import Placed
-from upsert_platform_tests.hops.test_one_task import append, hop_to, never
 from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.sync.test_one_task import append, hop_to, never
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 from upsert_platform_tests.writing.in_memory import Place
 from upsert_platform_tests.writing.leases import terms

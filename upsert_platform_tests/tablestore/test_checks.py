@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import BatchSpan, RefusedRow
+from upsert_platform.core.destination import BatchSpan, RefusedRow
 from upsert_platform.tablestore.destination import TablestoreDestination
-from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.local.tablestore.server import ServerHandle
+from upsert_platform_tests.sync.expecting import checked
 from upsert_platform_tests.tablestore.declared import table_on
 from upsert_platform_tests.tablestore.test_destination import MINUTE, change_frame
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.destination import BatchSpan, Verdict
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.core.destination import BatchSpan, Verdict
+from upsert_platform.core.errors import DestinationError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import NoAnswerError

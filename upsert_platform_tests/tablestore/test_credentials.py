@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore import credentials
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.credentials import FreshKey, Key, environment_key

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.testing import assertDataFrameEqual
 
-from upsert_platform.destination import BatchSpan, DestinationState, RefusedRow, Verdict
-from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.core.destination import BatchSpan, DestinationState, RefusedRow, Verdict
+from upsert_platform.core.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.types import spark_type
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform.tablestore.table import TablestoreTable
-from upsert_platform.types import spark_type
 from upsert_platform.writing.lease import Tenure
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
+from upsert_platform_tests.task_rows import task_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +43,7 @@ def _span(upto: int) -> BatchSpan:
     return BatchSpan(after=upto - 1, upto=upto, changelog_id="log", run=f"run {upto}")
 
 
-def _write(destination: TablestoreDestination, changes: DataFrame, *, upto: int = 1) -> Any:
+def _write(destination: TablestoreDestination, changes: DataFrame | RowsOfTask, *, upto: int = 1) -> Any:
     destination.prepare()
     with destination.lease(owner="test", duration=MINUTE) as lease:
         return destination.write(changes, span=_span(upto), lease=lease)
@@ -333,7 +335,7 @@ def test_the_number_of_tasks_is_warned_of_once_where_no_task_writes(
     destination = TablestoreDestination(table)
     for upto in (1, 2):
         batch = change_batch(table, [{"id": upto, "name": "n"}], sequence=upto)
-        _write(destination, pa.Table.from_batches([batch]), upto=upto)  # type: ignore[arg-type]
+        _write(destination, task_rows(pa.Table.from_batches([batch])), upto=upto)
     assert len(stored(server, table)) == 2
     assert (
         caplog.text.count("'sink.parallelism' = '3' has no effect on batches of few rows, which one task writes") == 1

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.destination import BatchSpan
-from upsert_platform.errors import EndpointError, LeaseHeldError
+from upsert_platform.core.destination import BatchSpan
+from upsert_platform.core.errors import EndpointError, LeaseHeldError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import ClockError, ServiceError

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type, parse_type
 from upsert_platform.tablestore.types import StoredType, from_stored, primary_key_type, stored_type, to_stored
-from upsert_platform.types import LogicalType, TypeName, arrow_type, parse_type
 
 NOON = datetime(2026, 11, 1, 10, 0, 0, 123_456)  # noqa: DTZ001 - TIMESTAMP has no zone
 

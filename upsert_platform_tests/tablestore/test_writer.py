@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from upsert_platform.destination import OPERATION
-from upsert_platform.errors import DestinationError, RecordError
+from upsert_platform.core.destination import OPERATION
+from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.tablestore.rows import blocks_of
 from upsert_platform.tablestore.writer import writing_task
 from upsert_platform_tests.local.tablestore.server import ServerHandle

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.destination import OPERATION
-from upsert_platform.errors import DestinationError, LeaseHeldError
+from upsert_platform.core.destination import OPERATION
+from upsert_platform.core.errors import DestinationError, LeaseHeldError
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 from upsert_platform_tests.tablestore.writing import COLUMNS, Stored, cells_of, prepared, rows_of, run_task

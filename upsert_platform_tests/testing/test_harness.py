@@ -12,8 +12,8 @@ import dagster as dg
 import pytest
 
 from upsert_platform import testing
+from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
 from upsert_platform.declarations.starter import write_starter
-from upsert_platform.errors import DeclarationError, UpsertPlatformError
 
 pytest_plugins = ["upsert_platform.testing.plugin"]
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from upsert_platform.destination import Destination
+from upsert_platform.core.destination import Destination
 from upsert_platform_tests.kafka.tables import declare as declare_topic
 from upsert_platform_tests.kafka.tables import read as read_topic
 from upsert_platform_tests.maxcompute.conftest import make_table, maxcompute  # noqa: F401 (fixtures)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from upsert_platform.destination import (
+from upsert_platform.core.destination import (
     OPERATION,
     OPERATION_DELETE,
     BatchSpan,
@@ -24,9 +24,9 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.masking import NO_MASK
-from upsert_platform.model import Column
-from upsert_platform.types import parse_type
+from upsert_platform.core.masking import NO_MASK
+from upsert_platform.core.model import Column
+from upsert_platform.core.types import parse_type
 from upsert_platform.writing.judge import Judge, not_null_columns
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 from upsert_platform.writing.outcomes import TaskStats, run_tasks

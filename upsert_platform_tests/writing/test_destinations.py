@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from upsert_platform.capabilities import WritesInTask
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import BatchSpan, Destination, RefusedRow, WriteReport
-from upsert_platform.errors import DestinationError, LeaseHeldError, RecordError
-from upsert_platform.task_runner import LocalTaskRunner, RowsOfTask, SparkTaskRunner
+from upsert_platform.core.capabilities import WritesInTask
+from upsert_platform.core.destination import BatchSpan, Destination, RefusedRow, WriteReport
+from upsert_platform.core.errors import DestinationError, LeaseHeldError, RecordError
+from upsert_platform.core.task_runner import LocalTaskRunner, RowsOfTask, SparkTaskRunner
 from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open, marked
 from upsert_platform_tests.writing.leases import die
 
@@ -36,7 +36,7 @@ def frame(spark: SparkSession, rows: Sequence[tuple[int | None, str | None, str,
 
 
 def write(
-    destination: Destination, changes: DataFrame | pa.Table, upto: int, after: int = 0, **options: Any
+    destination: Destination, changes: DataFrame | RowsOfTask, upto: int, after: int = 0, **options: Any
 ) -> WriteReport:
     destination.prepare()
     with destination.lease(owner=f"run-{upto}", duration=MINUTE) as lease:

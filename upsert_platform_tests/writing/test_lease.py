@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from upsert_platform.errors import EndpointError, LeaseHeldError
+from upsert_platform.core.errors import EndpointError, LeaseHeldError
 from upsert_platform.writing.lease import LeaseGuard, Tenure, Terms
 
 

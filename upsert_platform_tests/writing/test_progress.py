@@ -16,8 +16,9 @@ from upsert_platform.changelog import progress
 from upsert_platform.changelog.progress import TaskCounter, WriteProgress, progress_line, rows_counted
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.destination import BatchSpan
+from upsert_platform.core.destination import BatchSpan
 from upsert_platform.writing import outcomes
+from upsert_platform_tests.task_rows import task_rows
 from upsert_platform_tests.writing import in_memory
 from upsert_platform_tests.writing.in_memory import send
 from upsert_platform_tests.writing.test_destinations import frame, write
@@ -69,7 +70,7 @@ def test_a_slow_write_tells_rows_rate_and_time_left(
 def test_a_process_that_writes_by_itself_tells_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "_BATCH_ROWS", BLOCK)
     columns = {"id": list(range(ROWS)), "name": ["a"] * ROWS, "_op": ["U"] * ROWS, "_seq": [1] * ROWS}
-    slow_write(pa.table(columns), tmp_path, monkeypatch)
+    slow_write(task_rows(pa.table(columns)), tmp_path, monkeypatch)
 
 
 def test_counts_of_tasks_are_summed_and_a_task_tried_again_counts_once(tmp_path: Path) -> None:

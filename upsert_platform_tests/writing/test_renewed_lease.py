@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import EndpointError, LeaseHeldError
+from upsert_platform.core.errors import EndpointError, LeaseHeldError
 from upsert_platform.writing.lease import RenewedLease, Tenure
 from upsert_platform_tests.writing.in_memory import Place
 

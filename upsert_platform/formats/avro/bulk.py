@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.formats.avro.plan import Node
 from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.java.time import DAY_NS
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 _MARGIN: Final = 16
 """Bytes behind the last message, so that a number cut off at the end is read without leaving the buffer."""

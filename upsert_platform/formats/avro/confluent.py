@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import DeclarationError, EndpointError, Problem
+from upsert_platform.core.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.formats.avro.bulk import AvroBulk, has_bulk_form
 from upsert_platform.formats.avro.encoder import row_type
 from upsert_platform.formats.avro.options import AvroConfluentSettings

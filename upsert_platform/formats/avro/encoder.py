@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.formats.avro.json_writer import write_json
 from upsert_platform.formats.avro.options import AvroSettings
 from upsert_platform.formats.avro.writer import write_row
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.fragments import Refusals, drop_refused, without_bad_times
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 
 def row_type(columns: Columns) -> LogicalType:

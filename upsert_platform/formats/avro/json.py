@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from upsert_platform.core.types import TypeName
 from upsert_platform.formats.avro.plan import Node, target_names
 from upsert_platform.formats.avro.reader import AvroDataError, decimal_of, time_of_day
 from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.java.text import parse_float, repair_surrogates
 from upsert_platform.formats.json.tree import FloatText, IntText, Tree, parse_tree
 from upsert_platform.formats.json.values import FieldError, describe, to_micros
-from upsert_platform.types import TypeName
 
 Convert = Callable[[Tree], Any]
 _SPECIAL = ("NaN", "Infinity", "-Infinity")

@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.avro.schema import CHARACTERS, NAMESPACE, RECORD_NAME, key_and_value, schema_of_type
 from upsert_platform.formats.fragments import Refusals, keep_present, lift_refusals, scalar_text, valid_text
 from upsert_platform.formats.json.text import quote_for_bytes
-from upsert_platform.types import LogicalType, TypeName
 
 _BINARY: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)

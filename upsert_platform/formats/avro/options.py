@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import create_model
 
+from upsert_platform.core.options import Boolean, Settings, option
 from upsert_platform.formats.registered.options import RegistrySettings, under
-from upsert_platform.options import Boolean, Settings, option
 
 
 class AvroSettings(Settings):

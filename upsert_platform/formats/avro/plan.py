@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.formats.avro.schema import CHARACTERS, key_and_value
 from upsert_platform.formats.base import Columns
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 _BINARY: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)

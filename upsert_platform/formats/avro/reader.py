@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.avro.plan import MOST_DIGITS, Node, target_names
 from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.fragments import java_text
 from upsert_platform.formats.java.text import WIDE, narrow
 from upsert_platform.formats.java.time import DAY_NS
 from upsert_platform.formats.json.values import to_micros
-from upsert_platform.types import LogicalType, TypeName
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """From the message and a place in it to the value, Arrow-ready, and the place after it."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.formats.base import Columns
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 RECORD_NAME: Final = "record"
 NAMESPACE: Final = "org.apache.flink.avro.generated"

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.avro.schema import CHARACTERS, key_and_value
 from upsert_platform.formats.fragments import Refusals, keep_present, lift_refusals, valid_text
 from upsert_platform.formats.java.text import WIDE
-from upsert_platform.types import LogicalType, TypeName
 
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.formats.base import Columns, Decoded, Decoder
 from upsert_platform.formats.blocks import decode_blocks
 from upsert_platform.formats.change.metadata import MetadataPlan
@@ -23,7 +24,6 @@ from upsert_platform.formats.json.bulk import plan_bulk
 from upsert_platform.formats.json.decoder import json_manner
 from upsert_platform.formats.json.tree import parse_tree
 from upsert_platform.formats.json.values import convert_row
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 INSERT: Final = "+I"
 UPDATE_BEFORE: Final = "-U"

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.json.bulk import JsonBulk, plan_bulk
 from upsert_platform.formats.json.objects import JsonObjects
 from upsert_platform.formats.json.values import JsonManner
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 
 @dataclass(frozen=True, slots=True)

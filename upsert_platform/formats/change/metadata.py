@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upsert_platform.errors import DeclarationError, Problem
-from upsert_platform.options import nearest
-from upsert_platform.types import LogicalType, arrow_type, parse_type
+from upsert_platform.core.errors import DeclarationError, Problem
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType, arrow_type, parse_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import Annotated, Any, get_type_hints
 
 from pydantic import AfterValidator, create_model
 
+from upsert_platform.core.options import Boolean, Settings, option
 from upsert_platform.formats.options import JsonSettings, MapNullKeyMode, TimestampStandard
-from upsert_platform.options import Boolean, Settings, option
 
 
 class ChangeSettings(Settings):

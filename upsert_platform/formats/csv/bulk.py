@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.blocks import keep_rows
 from upsert_platform.formats.columns import schema_of
@@ -18,7 +19,6 @@ from upsert_platform.formats.csv.text import CsvDialect
 from upsert_platform.formats.csv.values import convert_field
 from upsert_platform.formats.options import CsvSettings
 from upsert_platform.formats.text_columns import GREGORIAN_DATE, TEXTS, convert_text, pattern_of
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 _BLANK: Final = ord(" ")
 

@@ -7,11 +7,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.csv.text import CsvDialect
 from upsert_platform.formats.fragments import Refusals, drop_refused, scalar_text, without_bad_times
 from upsert_platform.formats.options import CsvSettings
-from upsert_platform.types import LogicalType, TypeName
 
 LONGEST_CHECKED: Final = 24
 """Text of more UTF-16 units is quoted without a look at it."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.csv.text import CsvDialect, CsvSyntaxError, split_record
 from upsert_platform.formats.java.base64 import decode_base64
@@ -22,7 +23,6 @@ from upsert_platform.formats.java.text import (
 from upsert_platform.formats.java.time import days_from_date, parse_timestamp
 from upsert_platform.formats.json.values import FieldError, to_micros
 from upsert_platform.formats.options import CsvSettings
-from upsert_platform.types import LogicalType, TypeName
 
 Convert = Callable[[str], Any]
 _BITS: Final = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16, TypeName.INT: 32, TypeName.BIGINT: 64}

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import json as arrow_json
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.blocks import keep_rows
 from upsert_platform.formats.columns import schema_of
@@ -24,7 +25,6 @@ from upsert_platform.formats.json.columns import DoubtError, convert_column, wir
 from upsert_platform.formats.json.objects import JsonObjects, has_object_form
 from upsert_platform.formats.json.values import JsonManner
 from upsert_platform.formats.messages import Messages
-from upsert_platform.types import LogicalType, TypeName
 
 _OPEN: Final = b"{"
 _CLOSE: Final = b"}"

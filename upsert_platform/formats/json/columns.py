@@ -12,8 +12,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.formats.text_columns import BYTES, STAMPS, convert_text, pattern_of
-from upsert_platform.types import LogicalType, TypeName, arrow_type
 
 _TEXTUAL: Final = (TypeName.DATE, TypeName.TIME, *STAMPS, *BYTES)
 _QUOTABLE: Final = (

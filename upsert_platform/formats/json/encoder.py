@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.fragments import (
     Refusals,
@@ -20,7 +21,6 @@ from upsert_platform.formats.fragments import (
 )
 from upsert_platform.formats.json.text import quote_for_bytes
 from upsert_platform.formats.options import JsonSettings
-from upsert_platform.types import LogicalType, TypeName
 
 _QUOTED: Final = (
     TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.java.base64 import decode_base64
 from upsert_platform.formats.java.double import format_double
 from upsert_platform.formats.java.text import (
@@ -29,7 +30,6 @@ from upsert_platform.formats.java.text import (
 from upsert_platform.formats.java.time import parse_date, parse_time, parse_timestamp
 from upsert_platform.formats.json.text import quote
 from upsert_platform.formats.json.tree import FloatText, IntText, Tree
-from upsert_platform.types import LogicalType, TypeName
 
 Convert = Callable[[Tree], Any]
 _BITS: Final = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16, TypeName.INT: 32, TypeName.BIGINT: 64}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.blocks import decode_blocks
 from upsert_platform.formats.columns import schema_of
@@ -19,7 +20,6 @@ from upsert_platform.formats.protobuf.schema import (
     is_repeated,
     kind_of,
 )
-from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor

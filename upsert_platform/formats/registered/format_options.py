@@ -6,9 +6,9 @@ from typing import Any, get_type_hints
 
 from pydantic import create_model, model_validator
 
+from upsert_platform.core.options import Boolean, Settings, option
 from upsert_platform.formats.options import JsonSettings, ProtobufSettings
 from upsert_platform.formats.registered.options import RegistrySettings, under
-from upsert_platform.options import Boolean, Settings, option
 
 
 def _like(model: type[Settings], format_id: str, prefix: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import DeclarationError, Problem
+from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.fragments import Refusals
 from upsert_platform.formats.json.decoder import JsonDecoder

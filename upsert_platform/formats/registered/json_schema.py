@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
-from upsert_platform.types import LogicalType, TypeName
 
 TITLE: Final = "Record"
 _WHOLE: Final = {TypeName.TINYINT: "int8", TypeName.SMALLINT: "int16", TypeName.INT: "int32", TypeName.BIGINT: "int64"}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, model_validator
 
-from upsert_platform.options import Boolean, Settings, option
+from upsert_platform.core.options import Boolean, Settings, option
 
 
 def _pem(value: str) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.errors import DeclarationError, EndpointError, Problem
+from upsert_platform.core.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.protobuf.codec import ProtobufDecoder, ProtobufEncoder
 from upsert_platform.formats.protobuf.schema import misfits

@@ -8,10 +8,10 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.registered.proto_text import parse_proto
 from upsert_platform.formats.registered.registry import RegisteredSchema
-from upsert_platform.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor

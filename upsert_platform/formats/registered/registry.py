@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 from urllib.parse import quote
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.redaction import redact, without_credentials
 from upsert_platform.formats.registered.options import RegistrySettings
 from upsert_platform.formats.registered.tokens import ClientCredentials
-from upsert_platform.redaction import redact, without_credentials
 
 _ACCEPT: Final = "application/vnd.schemaregistry.v1+json, application/json"
 Kind = Literal["AVRO", "JSON", "PROTOBUF"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from upsert_platform.errors import DeclarationError, EndpointError, Problem
+from upsert_platform.core.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.formats.registered.options import RegistrySettings
 from upsert_platform.formats.registered.registry import (
     BrokenSchemaError,

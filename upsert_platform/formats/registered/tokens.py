@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 
 if TYPE_CHECKING:
     import requests

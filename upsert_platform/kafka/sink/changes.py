@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.capabilities import TellsBefore
+from upsert_platform.core.capabilities import TellsBefore
 from upsert_platform.kafka.change_topic import read_as_changes
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.destination import Verdict
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.destination import Verdict
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.options import CONTROL_TOPIC, UpsertKafkaSettings

@@ -16,7 +16,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.capabilities import (
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.core.capabilities import (
     ComparesSchema,
     FindsDuplicates,
     HoldsLess,
@@ -28,8 +29,7 @@ from upsert_platform.capabilities import (
     TellsBefore,
     WritesInTask,
 )
-from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.destination import (
+from upsert_platform.core.destination import (
     BatchSpan,
     Destination,
     DestinationState,
@@ -39,7 +39,9 @@ from upsert_platform.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
@@ -54,8 +56,6 @@ from upsert_platform.kafka.sink.read_back import (
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import TopicInfo, create_topic, delete_topic, describe_topic, wait_until_stable
-from upsert_platform.masking import Mask
-from upsert_platform.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.outcomes import opener_of, run_tasks
 
@@ -72,7 +72,7 @@ _ALIKE = 1.3
 class KafkaDestination(
     Destination, ReadsRecent, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema, FindsDuplicates, Resets
 ):
-    """Implements `upsert_platform.destination.Destination`.
+    """Implements `upsert_platform.core.destination.Destination`.
 
     Args:
         table: read with ``read_kafka_table(table, writes=True)``.
@@ -177,7 +177,7 @@ class KafkaDestination(
 
     def write(
         self,
-        changes: DataFrame | pa.Table | RowsOfTask,
+        changes: DataFrame | RowsOfTask,
         *,
         span: BatchSpan,
         lease: Lease,
@@ -338,7 +338,7 @@ class KafkaDestination(
 
     def _shares(
         self,
-        changes: DataFrame | pa.Table | RowsOfTask,
+        changes: DataFrame | RowsOfTask,
         before: Applied,
         committed: Mapping[int, Share],
         span: BatchSpan,
@@ -350,22 +350,16 @@ class KafkaDestination(
             unfinished = unfinished_share(committed, before, changelog_id=span.changelog_id, topic_id=before.topic_id)
             if unfinished is not None:
                 return unfinished.shares
-        import pyarrow as pa
-
-        if isinstance(changes, (pa.Table, RowsOfTask)):
+        if isinstance(changes, RowsOfTask):
             return 1
         return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
-    def _dealt(self, changes: DataFrame | pa.Table | RowsOfTask, shares: int) -> DataFrame | pa.Table | RowsOfTask:
-        import pyarrow as pa
-
-        from upsert_platform.kafka.sink.sink import SHARE
-
+    def _dealt(self, changes: DataFrame | RowsOfTask, shares: int) -> DataFrame | RowsOfTask:
         if isinstance(changes, RowsOfTask):
             return changes.then(_in_one_share)
-        if isinstance(changes, pa.Table):
-            return _in_one_share(changes)
         from pyspark.sql import functions as F
+
+        from upsert_platform.kafka.sink.sink import SHARE
 
         key = [F.col(f"`{name}`") for name in self.primary_key]
         dealt = changes.withColumn(SHARE, F.pmod(F.hash(*key), F.lit(shares)).cast("int"))

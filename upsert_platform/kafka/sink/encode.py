@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import OPERATION, OPERATION_DELETE
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats import Encoder, build_encoder
 from upsert_platform.kafka.table import FormatSide, KafkaTable
-from upsert_platform.types import arrow_type
 
 NULL_VALUE: Final = "value: it is null, and a record without a value deletes its key"
 

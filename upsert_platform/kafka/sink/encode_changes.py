@@ -8,12 +8,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.destination import BEFORE, OPERATION, OPERATION_DELETE
+from upsert_platform.core.destination import BEFORE, OPERATION, OPERATION_DELETE
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats import build_encoder, build_images_encoder
 from upsert_platform.kafka.change_topic import TABLE_ID, ChangeTopicSettings
 from upsert_platform.kafka.sink.encode import EncodedBlock, RecordEncoder, side_rows
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.types import LogicalType, TypeName
 
 
 class ChangeRecordEncoder(RecordEncoder):

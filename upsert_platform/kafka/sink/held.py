@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.sink.encode_changes import encoder_of
 from upsert_platform.kafka.source.decode import RecordDecoder

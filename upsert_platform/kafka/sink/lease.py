@@ -12,7 +12,7 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.sink.control import DRIVER_TRANSACTION_MS, LEASE, STATE, Applied, ControlTopic
 from upsert_platform.kafka.sink.transactions import Fenced, in_transaction, open_transactional
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, held_error

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import latest, rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
-from upsert_platform.errors import TopicError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
+from upsert_platform.core.errors import TopicError
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.model import Column
+from upsert_platform.core.source import MODE_APPEND, MODE_UPSERT
+from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.kafka.source.offsets import discover
 from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.model import Column
-from upsert_platform.source import MODE_APPEND, MODE_UPSERT
-from upsert_platform.types import quote_name, spark_type
 from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:

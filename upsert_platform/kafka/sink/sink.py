@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.destination import SEQUENCE, BatchSpan
-from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import SEQUENCE, BatchSpan
+from upsert_platform.core.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.masking import Mask
 from upsert_platform.kafka.change_topic import ChangeTopicSettings, PartitionStrategy
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
@@ -30,7 +31,6 @@ from upsert_platform.kafka.sink.send import send
 from upsert_platform.kafka.sink.transactions import Fenced, commit, failure_of_transaction, open_transactional
 from upsert_platform.kafka.sink.written_metadata import Header, RecordMetadata, table_id_headers
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.masking import Mask
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
 from upsert_platform.writing.refused_output import KEEP_ASIDE, OpenFile, RefusedOutput

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.refusals import redact
 

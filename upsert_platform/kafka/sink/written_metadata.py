@@ -10,9 +10,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.model import Column
 from upsert_platform.kafka.metadata import metadata_key
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.model import Column
 
 Header = tuple[str, bytes | None]
 NO_TIMESTAMP: Final = 0

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.declared_values import declared_values, is_cut
+from upsert_platform.core.model import ColumnKind
 from upsert_platform.formats import Decoded, build_decoder
 from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.modes import KeyConflict
@@ -31,7 +32,6 @@ from upsert_platform.kafka.source.record_columns import (
 from upsert_platform.kafka.source.records import RecordBlock
 from upsert_platform.kafka.source.reduce import Verdicts
 from upsert_platform.kafka.table import FormatSide, KafkaTable
-from upsert_platform.model import ColumnKind
 
 RULE_NO_ROW: Final = "value without rows"
 RULE_NO_KEY_ROW: Final = "key without rows"

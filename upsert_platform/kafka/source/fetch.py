@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.refusals import NO_LEADER, raise_if_refused, redact, remedy
 

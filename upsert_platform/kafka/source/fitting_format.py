@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from upsert_platform.errors import DeclarationError, SourceLocation
+from upsert_platform.core.errors import DeclarationError, SourceLocation
+from upsert_platform.core.types import TypeName
 from upsert_platform.formats import build_decoder, validate_format
 from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.table import FormatSide
-from upsert_platform.types import TypeName
 
 SAMPLE: Final = 50
 _TEXT: Final = ("json", "raw", "csv")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, TOO_OLD, ClusterAdmin
 from upsert_platform.kafka.leaders import Place, ask_offsets
 from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
@@ -114,7 +114,7 @@ def _topic_names(admin: ClusterAdmin, table: KafkaTable) -> list[str]:
             if not admin.has_topic(name):
                 raise TopicError(
                     f"table '{table.name}': topic '{name}' does not exist on {table.settings.bootstrap_servers}; create"
-                    " it, or correct 'topic'"
+                    " it, or correct 'topic': 'upsert-platform discover' lists the topics that are there"
                 )
         return wanted
     pattern = re.compile(settings.topic_pattern)

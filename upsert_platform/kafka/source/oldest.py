@@ -8,7 +8,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS
 from upsert_platform.kafka.refusals import raise_if_refused
 

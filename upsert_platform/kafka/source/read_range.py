@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.errors import RecordError
+from upsert_platform.core.errors import RecordError
+from upsert_platform.core.masking import Mask
 from upsert_platform.kafka.modes import OnDataLoss, OnError
 from upsert_platform.kafka.source.decode import RecordDecoder
 from upsert_platform.kafka.source.fetch import borrow_consumer, fetch_range, first_offset
@@ -20,7 +21,6 @@ from upsert_platform.kafka.source.reduce import (
     find_older,
 )
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.masking import Mask
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog import rows
+from upsert_platform.core.model import Column
+from upsert_platform.core.types import arrow_type
 from upsert_platform.kafka.metadata import metadata_key
 from upsert_platform.kafka.source.records import NO_TIME, RecordBlock
-from upsert_platform.model import Column
-from upsert_platform.types import arrow_type
 
 _LAST_ORDERED: Final = 253_402_300_799_999
 """Milliseconds of the last moment of year 9999: a later time orders records as this one does."""

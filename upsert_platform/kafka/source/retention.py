@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from upsert_platform.core.source import Unread
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, ClusterAdmin
 from upsert_platform.kafka.leaders import Place, ask_offsets
 from upsert_platform.kafka.source.offsets import CommittedPositions, PartitionOffsets, discover
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.source import Unread
 
 _WARN_SHARE: Final = 2
 _FAIL_SHARE: Final = 10
@@ -24,7 +24,7 @@ _FAIL_SHARE: Final = 10
 def unread_records(
     table: KafkaTable, positions: CommittedPositions, *, warn: timedelta | None, fail: timedelta | None
 ) -> list[Unread]:
-    """See `upsert_platform.source.ForeseesLoss.unread`."""
+    """See `upsert_platform.core.source.ForeseesLoss.unread`."""
     waiting: dict[Place, tuple[int, PartitionOffsets]] = {}
     for topic in discover(table):
         for item in topic.partitions:

@@ -16,10 +16,10 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.source import MODE_APPEND, MODE_UPSERT
 from upsert_platform.kafka.modes import OnDataLoss
 from upsert_platform.kafka.source.fetch import fetch_together
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.source import MODE_APPEND, MODE_UPSERT
 
 if TYPE_CHECKING:
     import pyarrow as pa

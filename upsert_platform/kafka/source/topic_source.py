@@ -11,6 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
+from upsert_platform.core.task_runner import LocalTaskRunner
 from upsert_platform.kafka.endpoint import keeping_admins
 from upsert_platform.kafka.modes import StartupMode
 from upsert_platform.kafka.source import offsets
@@ -19,8 +21,6 @@ from upsert_platform.kafka.source.oldest import first_times
 from upsert_platform.kafka.source.retention import unread_records
 from upsert_platform.kafka.source.source import write_changes, write_changes_in_task
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.source import MODE_APPEND, MODE_UPSERT, DecodesAgain, ForeseesLoss, ReplaysFrom, Start, Unread
-from upsert_platform.task_runner import LocalTaskRunner
 from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.outcomes import failure_of
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.accounting import OffsetRange
     from upsert_platform.changelog.data_files import DataFile
     from upsert_platform.changelog.store import Positions
+    from upsert_platform.core.task_runner import TaskRunner
     from upsert_platform.kafka.source.decode import RecordDecoder
-    from upsert_platform.task_runner import TaskRunner
 
 _LOGGER = logging.getLogger(__name__)
 

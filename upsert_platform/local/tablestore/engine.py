@@ -12,9 +12,8 @@ from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
-from upsert_platform.local.tablestore.indexes import Index
 from upsert_platform.local.tablestore.messages import pb
-from upsert_platform.local.tablestore.table import Table
+from upsert_platform.local.tablestore.table import Index, Table
 
 _EXACT_ROWS = 10_000
 

@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
+from upsert_platform.core.types import arrow_type
 from upsert_platform.mysql.binlog import decimals, numbers, temporal, texts
 from upsert_platform.mysql.binlog.gather import Cells, binary
 from upsert_platform.mysql.binlog.json_binary import JsonText
@@ -18,7 +19,6 @@ from upsert_platform.mysql.binlog.json_diff import JsonPatch
 from upsert_platform.mysql.binlog.table_map import Wire, WireColumn
 from upsert_platform.mysql.columns import MySqlColumn, TypeRules, sql_type
 from upsert_platform.mysql.geometry import geometry_text
-from upsert_platform.types import arrow_type
 
 _BLOBS: Final = (Wire.BLOB, Wire.TINY_BLOB, Wire.MEDIUM_BLOB, Wire.LONG_BLOB)
 _TEXTS: Final = frozenset(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.cells import ColumnReader, column_reader
 from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.binlog.rows import RowScanner

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.events import Event
 from upsert_platform.mysql.binlog.packed import Reader
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 
 HEADER: Final = struct.Struct("<IBIIIH")
 """Time, type, server id, length, end position in the file, flags: 19 bytes."""

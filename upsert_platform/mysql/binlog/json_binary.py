@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, cast
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.table_map import Wire
 
 _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = range(5)

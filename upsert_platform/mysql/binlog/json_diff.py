@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.json_binary import JsonText, JsonTree, Node
 from upsert_platform.mysql.binlog.packed import Reader
 

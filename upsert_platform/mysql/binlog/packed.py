@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 
 
 class Reader:

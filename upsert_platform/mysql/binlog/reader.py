@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog import control
 from upsert_platform.mysql.binlog.changes import Committed, SchemaChange, TableRows, Told, XaCommitted, row_bytes
 from upsert_platform.mysql.binlog.collected import Collected, table_readers

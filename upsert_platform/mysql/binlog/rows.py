@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.cells import ColumnReader, null_cells
 from upsert_platform.mysql.binlog.compressed import unpack_mariadb
 from upsert_platform.mysql.binlog.events import Event, EventType, event_name

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import Final, Self
 
-from upsert_platform.errors import EndpointError, ReplicationError
+from upsert_platform.core.errors import EndpointError, ReplicationError
 from upsert_platform.mysql.connection import Connection, Server, endpoint_error
 from upsert_platform.mysql.position import GtidSet, LogPosition
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.gather import Cells, big, fixed, from_numbers, little
 from upsert_platform.mysql.columns import ZeroDates
 

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.gather import Cells, binary
 
 _UTF8: Final = frozenset(("utf8mb4", "utf8mb3", "utf8", "ascii"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from upsert_platform.options import nearest
+from upsert_platform.core.options import nearest
 from upsert_platform.sql.functions import collections, conditional, json, numbers, text, times
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Overloads
 from upsert_platform.sql.rendered import Rendered

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.conditional import alike
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads, argument
 from upsert_platform.sql.rendered import BOOLEAN, INT, INTEGERS, STRING, Rendered, fails_when, made, quote_text
-from upsert_platform.types import LogicalType, RowField, TypeName
 
 
 def _array_of(element: LogicalType | None) -> LogicalType:

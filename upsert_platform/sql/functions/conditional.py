@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads
 from upsert_platform.sql.numbers import common_type
 from upsert_platform.sql.rendered import NUMBERS, STRING, Rendered, first_failure, made, quote_text
-from upsert_platform.types import LogicalType, TypeName
 
 
 def alike(values: Sequence[Rendered], name: str) -> list[Rendered]:

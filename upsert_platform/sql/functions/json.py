@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast, to_text
 from upsert_platform.sql.functions.signatures import FunctionFault, Overloads, argument
 from upsert_platform.sql.json_path import PathFault, read_path
 from upsert_platform.sql.rendered import BOOLEAN, NUMBERS, STRING, STRINGS, Rendered, made, quote_text
-from upsert_platform.types import LogicalType, TypeName
 
 VALUE, QUERY, EXISTS, CHECK = "flink_json_value", "flink_json_query", "flink_json_exists", "flink_is_json"
 """Names under which `evaluation` registers the functions of `json_reading`."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import (
     FunctionFault,
@@ -25,7 +26,6 @@ from upsert_platform.sql.rendered import (
     fails_when,
     made,
 )
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 _INFINITY: Final = "DOUBLE('Infinity')"
 _NO_FRACTION: Final = "4503599627370496D"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.rendered import (
     BINARIES,
@@ -22,7 +23,6 @@ from upsert_platform.sql.rendered import (
     Rendered,
     made,
 )  # fmt: skip
-from upsert_platform.types import LogicalType, TypeName
 
 Handler = Callable[[Sequence[Rendered]], Rendered]
 Overloads = dict[int, Handler]

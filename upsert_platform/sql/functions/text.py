@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.functions.signatures import (
     ANY,
     FunctionFault,
@@ -25,7 +26,6 @@ from upsert_platform.sql.rendered import (
     made,
     quote_text,
 )
-from upsert_platform.types import LogicalType, TypeName
 
 _WORDS: Final = quote_text("[0-9A-Za-z]+|[^0-9A-Za-z]+")
 _INITCAP: Final = (

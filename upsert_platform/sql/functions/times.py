@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.casts import cast, day_of, parse_timestamp
 from upsert_platform.sql.functions.signatures import FunctionFault, Handler, Overloads, argument, overloads
 from upsert_platform.sql.rendered import (
@@ -23,7 +24,6 @@ from upsert_platform.sql.rendered import (
     quote_text,
     truncate,
 )
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 TIMESTAMP3: Final = LogicalType(TypeName.TIMESTAMP, precision=3)
 TIMESTAMP6: Final = LogicalType(TypeName.TIMESTAMP, precision=6)

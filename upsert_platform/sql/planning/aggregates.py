@@ -7,14 +7,14 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Aggregate, Call, Expression, Field, GroupJoin, Node, Project, column
+from upsert_platform.core.plan import Aggregate, Call, Expression, Field, GroupJoin, Node, Project, column
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.functions import AGGREGATES
 from upsert_platform.sql.planning.arrivals import arrived_values
 from upsert_platform.sql.planning.groupings import Groupings, expand_rows, is_grouping
 from upsert_platform.sql.planning.scope import Columns, Named, Names
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
-from upsert_platform.types import LogicalType, TypeName
 
 _MOMENTS: Final = {
     "VAR_POP": "var_pop", "VAR_SAMP": "var_samp", "VARIANCE": "var_samp", "STDDEV_POP": "stddev_pop",

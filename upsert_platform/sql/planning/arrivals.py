@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from upsert_platform.plan import (
+from upsert_platform.core.plan import (
     Aggregate,
     Arrivals,
     ArrivedTopN,
@@ -25,7 +25,7 @@ from upsert_platform.plan import (
     Window,
     column,
 )
-from upsert_platform.types import LogicalType, TypeName, quote_name, spark_type
+from upsert_platform.core.types import LogicalType, TypeName, quote_name, spark_type
 
 _BOOLEAN: Final = LogicalType(TypeName.BOOLEAN, nullable=False)
 _RECORD: Final = (

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.model import ColumnKind, Table
-from upsert_platform.plan import Closing, Filter, Lookup, Node, Project, Scan, Window
+from upsert_platform.core.model import ColumnKind, Table
+from upsert_platform.core.plan import Closing, Filter, Lookup, Node, Project, Scan, Window
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import tokenize
 from upsert_platform.sql.planning.scope import length_of

@@ -9,20 +9,21 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.model import ColumnKind, Table
-from upsert_platform.plan import Expression, Field, Node, Project, Scan, Session, column
+from upsert_platform.core.model import ColumnKind, Table
+from upsert_platform.core.plan import Expression, Field, Node, Project, Scan, Session, column
+from upsert_platform.core.types import quote_name
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.closing import closing_window
 from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, join_rows, padded, split_pairs, where_met
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
+from upsert_platform.sql.planning.matches import EVERY_ROW, outer_rows
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
 from upsert_platform.sql.planning.temporal import TemporalJoin, is_versioned
 from upsert_platform.sql.planning.unnest import unnest_rows
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
-from upsert_platform.types import quote_name
 
 _ON_TABLES: Final = {
     "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
@@ -210,8 +211,6 @@ class FromClause(ABC):
         if kind == "inner" and not any(item.rank for item in (left, right)):
             more, parts = split_pairs(parts, left_columns, right_columns)
             pairs += more
-        if not pairs and kind != "inner":
-            raise self.fault(f"a {side} JOIN needs a condition that sets columns of both sides equal", join)
         left_node, right_node = left.node, right.node
         after: list[exp.Expr] = []
         matching: tuple[list[exp.Expr], list[exp.Expr]] = ([], [])
@@ -220,27 +219,31 @@ class FromClause(ABC):
                 right_node = filtered(right_node, right_columns, [part])
             elif left_columns.fits(part) and kind in ("inner", "right"):
                 left_node = filtered(left_node, left_columns, [part])
-            elif kind == "inner":
-                after.append(part)
-            elif left_columns.fits(part):
+            elif kind != "inner" and left_columns.fits(part):
                 matching[0].append(part)
-            elif right_columns.fits(part):
+            elif kind != "inner" and right_columns.fits(part):
                 matching[1].append(part)
             else:
-                raise self.fault(
-                    f"ON of a {side} JOIN sets columns equal, and may have conditions of one side; one that compares"
-                    " both sides otherwise stands in WHERE or in a subquery",
-                    part,
-                )
+                after.append(part)
         keys = [(left_columns.expression(one), right_columns.expression(other)) for one, other in pairs]
+        if not keys and kind != "inner":
+            keys = [EVERY_ROW]
         # A row for which the condition of its side does not hold stays, and a null matches nothing.
         if matching[0]:
             keys[0] = (where_met(all_met(left_columns, matching[0]), keys[0][0]), keys[0][1])
         if matching[1]:
             keys[0] = (keys[0][0], where_met(all_met(right_columns, matching[1]), keys[0][1]))
-        joined = join_rows(left_node, right_node, kind, keys, self.names, fault=self.fault("", join))
+        padding = bool(after) and kind != "inner"
+        fault = self.fault("", join)
+        joined = join_rows(left_node, right_node, "inner" if padding else kind, keys, self.names, fault=fault)
         scope = [*padded(named, joined), *padded(others, joined)]
         node = filtered(joined, Columns(scope, self.first_line), after)
+        if padding:
+            both = Columns(scope, self.first_line)
+            reads = [name for pair in keys for item in pair for name in item.reads]
+            reads += [name for part in after for name in both.expression(part).reads]
+            node = outer_rows(joined, node, kind, [*joined.left_on, *joined.right_on, *reads], self.names, fault)
+            scope = [*padded(named, node), *padded(others, node)]
         return Relation(node, tuple((item.shown, item.field) for item in scope)), scope, parts
 
     def _lookup(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:

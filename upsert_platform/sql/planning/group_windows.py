@@ -12,10 +12,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Node, Session, Window
+from upsert_platform.core.plan import Node, Session, Window
+from upsert_platform.core.types import TypeName
 from upsert_platform.sql.planning.joins import with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, length_of
-from upsert_platform.types import TypeName
 
 _LENGTHS: Final = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
 _PARTS: Final = {"START": 0, "END": 1, "ROWTIME": 2, "PROCTIME": 2}

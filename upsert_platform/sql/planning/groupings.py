@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Expand, Expression, Field, Node, column
+from upsert_platform.core.plan import Expand, Expression, Field, Node, column
+from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.planning.scope import Columns, Names
-from upsert_platform.types import LogicalType, TypeName, spark_type
 
 MOST_SETS: Final = 64
 """Each row is copied for every grouping."""

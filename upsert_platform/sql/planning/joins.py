@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.plan import Expression, Field, Filter, Join, Node, Project, column
+from upsert_platform.core.plan import Expression, Field, Filter, Join, Node, Project, column
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type
 from upsert_platform.sql.reader import Fault
-from upsert_platform.types import LogicalType, TypeName
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:

@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Field
+from upsert_platform.core.plan import Field
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.compatibility import keeps_apart
 from upsert_platform.sql.flink import declared_type
 from upsert_platform.sql.rendered import INTEGERS, STRINGS, TIMESTAMPS
-from upsert_platform.types import LogicalType, TypeName
 
 _WRITTEN: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.BOOLEAN, TypeName.DATE, *TIMESTAMPS)
 """Types whose values have a text of their own each."""

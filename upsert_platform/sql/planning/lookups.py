@@ -9,8 +9,8 @@ from functools import lru_cache
 
 from sqlglot import exp
 
-from upsert_platform.model import Table
-from upsert_platform.plan import (
+from upsert_platform.core.model import Table
+from upsert_platform.core.plan import (
     Expression,
     Field,
     Filter,
@@ -26,11 +26,11 @@ from upsert_platform.plan import (
     Window,
     column,
 )
+from upsert_platform.core.types import TypeName
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, padded, where_met, with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type, common_type
 from upsert_platform.sql.rendered import STRINGS
-from upsert_platform.types import TypeName
 
 
 def is_processing_time(node: Node, name: str) -> bool:

@@ -8,13 +8,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Expression, Field, Node, Order, Over, OverCall
+from upsert_platform.core.plan import Expression, Field, Node, Order, Over, OverCall
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.aggregates import result_type
 from upsert_platform.sql.planning.arrivals import placed
 from upsert_platform.sql.planning.joins import with_columns
 from upsert_platform.sql.planning.lookups import is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type, length_of
-from upsert_platform.types import LogicalType, TypeName
 
 _AGGREGATES: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE")
 _RANKS: Final = ("RANK", "DENSE_RANK")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from upsert_platform.plan import (
+from upsert_platform.core.plan import (
     Aggregate,
     Arrivals,
     ArrivedTopN,
@@ -101,7 +101,8 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             return Merge(tuple(branches), node.key)
         case Union():
             kept_at = [at for at, field in enumerate(node.fields) if field.name in needed] or [0]
-            return Union(tuple(_only(branch, [branch.fields[at].name for at in kept_at]) for branch in node.branches))
+            pruned = tuple(_only(branch, [branch.fields[at].name for at in kept_at]) for branch in node.branches)
+            return replace(node, branches=pruned)
 
 
 def _reads(columns: Collection[tuple[str, object]]) -> set[str]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.plan import Join, Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
+from upsert_platform.core.plan import Join, Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
+from upsert_platform.core.types import quote_name
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -17,7 +18,6 @@ from upsert_platform.sql.planning.scope import Relation
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import Rendered
-from upsert_platform.types import quote_name
 
 _ONE_ROW: Final = (
     "or choose one row of each key by ROW_NUMBER() OVER (PARTITION BY <the key> ORDER BY ...) with WHERE rn = 1"
@@ -170,8 +170,21 @@ class PlannedQuery:
 
 def crosses(node: Node) -> bool:
     """Return whether every row of one side of a join is combined with every row of the other."""
-    own = isinstance(node, Join) and not node.left_on and not _has_one_row(node.left) and not _has_one_row(node.right)
+    own = (
+        isinstance(node, Join)
+        and node.kind not in ("semi", "anti")
+        and _compares_nothing(node)
+        and not _has_one_row(node.left)
+        and not _has_one_row(node.right)
+    )
     return own or any(crosses(item) for item in node.inputs)
+
+
+def _compares_nothing(node: Join) -> bool:
+    """Return whether no column of the left side decides which rows match."""
+    columns = dict(node.left.columns) if isinstance(node.left, Project) else {}
+    natives = [columns[name].native if name in columns else None for name in node.left_on]
+    return all(native is not None and native[0] == "literal" for native in natives)
 
 
 def _has_one_row(node: Node) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.plan import (
+from upsert_platform.core.plan import (
     Field,
     Filter,
     Lookup,
@@ -21,10 +21,10 @@ from upsert_platform.plan import (
     Unnest,
     Window,
 )
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.arrivals import first_rows
 from upsert_platform.sql.planning.lookups import is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Names, Rank
-from upsert_platform.types import LogicalType, TypeName
 
 REMEDY = "write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...) WHERE rn <= n"
 _RANK_TYPE = LogicalType(TypeName.BIGINT, nullable=False)

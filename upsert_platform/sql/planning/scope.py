@@ -8,15 +8,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.options import nearest
-from upsert_platform.plan import Expression, Field, Native, Node
+from upsert_platform.core.options import nearest
+from upsert_platform.core.plan import Expression, Field, Native, Node
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of
 from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
-from upsert_platform.types import LogicalType, TypeName, quote_name
 
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -194,9 +194,18 @@ class Columns:
         }
         return render(rewritten, Scope(columns), self.first_line)
 
-    def bound(self, node: exp.Expr) -> exp.Expr:
-        """An expression with the plan's names of columns: equal for ``a`` and ``t.a`` where both mean one column."""
-        return node.transform(self._rewritten)
+    def bound(self, node: exp.Expr, *, around: Columns | None = None) -> exp.Expr:
+        """An expression with the plan's names of columns: equal for ``a`` and ``t.a`` where both mean one column.
+
+        Args:
+            around: columns of the query around, for names that are unknown here.
+        """
+
+        def rewritten(item: exp.Expr) -> exp.Expr:
+            known = around is None or not isinstance(item, exp.Column) or self.find(item) is not None
+            return self._rewritten(item) if known or around is None else around.bound(item)
+
+        return node.transform(rewritten)
 
     def _rewritten(self, node: exp.Expr) -> exp.Expr:
         found = self.find(node) if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) else None

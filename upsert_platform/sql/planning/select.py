@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.options import nearest
-from upsert_platform.plan import Expression, Field, Project, Union, column
+from upsert_platform.core.options import nearest
+from upsert_platform.core.plan import Expression, Field, Node, Project, Union, column
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
@@ -16,13 +18,12 @@ from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, h
 from upsert_platform.sql.planning.from_clause import Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
-from upsert_platform.sql.planning.joins import conjuncts, filtered
+from upsert_platform.sql.planning.joins import conjuncts, filtered, with_columns
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
-from upsert_platform.sql.planning.sets import common_rows
-from upsert_platform.sql.planning.where_clause import WhereClause
+from upsert_platform.sql.planning.sets import common_rows, counted_rows
+from upsert_platform.sql.planning.where_clause import WhereClause, taken_values
 from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
-from upsert_platform.types import LogicalType, TypeName
 
 _CLAUSES: Final = {
     "laterals": "LATERAL", "qualify": "QUALIFY", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
@@ -86,8 +87,6 @@ class _Planner(WhereClause):
 
     def _union(self, node: exp.SetOperation) -> Relation:
         word = node.key.upper()
-        if not isinstance(node, exp.Union) and not node.args.get("distinct"):
-            raise self.fault(f"{word} ALL is not supported: {word} gives each row once", node)
         branches = [self.query(side) for side in (node.this, node.expression)]
         for branch in branches:
             self.check_no_rank(branch, node)
@@ -111,7 +110,8 @@ class _Planner(WhereClause):
             ]
             shaped.append(Project(branch.node, tuple(columns)))
         if not isinstance(node, exp.Union):
-            both = common_rows(shaped[0], shaped[1], self.names, present=isinstance(node, exp.Intersect))
+            rows_of = common_rows if node.args.get("distinct") else counted_rows
+            both = rows_of(shaped[0], shaped[1], self.names, present=isinstance(node, exp.Intersect))
             return Relation(both, tuple((shown, f) for (shown, _), f in zip(left.columns, both.fields, strict=True)))
         union = Union(tuple(shaped))
         shown_columns = tuple((shown, field) for (shown, _), field in zip(left.columns, union.fields, strict=True))
@@ -130,30 +130,34 @@ class _Planner(WhereClause):
         number = limit.expression
         if not isinstance(number, exp.Literal) or not number.name.isdigit():
             raise self.fault("LIMIT takes a number", node)
-        columns = Columns(relation.named(()), self.first_line)
-        rank = Rank("", (), self._order(order, columns), 0)
-        top = ranks.limit_rows(relation.node, rank, int(number.name), self.names, shown_as=None)
+        rows, terms = self._order(order, relation)
+        top = ranks.limit_rows(rows, Rank("", (), terms, 0), int(number.name), self.names, shown_as=None)
         return replace(relation, node=top)
 
-    def _order(self, order: exp.Order, columns: Columns) -> tuple[tuple[str, bool, bool], ...]:
+    def _order(self, order: exp.Order, relation: Relation) -> tuple[Node, tuple[tuple[str, bool, bool], ...]]:
+        """The rows with what they are ordered by, and its columns."""
+        rows, columns = relation.node, Columns(relation.named(()), self.first_line)
         found: list[tuple[str, bool, bool]] = []
         for item in order.expressions:
             expression = columns.expression(item.this)
-            if expression.column is None:
-                raise self.fault("ORDER BY takes columns; give the expression an alias in a subquery", item)
-            found.append((expression.column, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
-        return tuple(found)
+            name = expression.column or self.names.fresh("order")
+            rows = with_columns(rows, [(name, expression)])
+            found.append((name, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        return rows, tuple(found)
 
     def _select(self, node: exp.Select) -> Relation:
         for name, clause in _CLAUSES.items():
             if node.args.get(name):
                 raise self.fault(f"{clause} is not supported", node)
-        node = with_named_windows(node)
+        node = with_named_windows(node.copy())
         where = node.args.get("where")
         relation, named, parts, _ = self._from(node, conjuncts(where.this if where else None))
         relation = self._where(relation, named, parts)
         columns = Columns(named, self.first_line)
         items = self._items(node, columns)
+        hidden = _ordering(node, [name for name, _ in items])
+        taken, values = taken_values([value for _, value in (*items, *hidden)])
+        items = [(name, value) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
         having, group = node.args.get("having"), node.args.get("group")
         asked = [value for _, value in items] + ([having.this] if having is not None else [])
         rows = relation.node
@@ -170,6 +174,7 @@ class _Planner(WhereClause):
             items = [(name, grouped.replaced(value)) for name, value in items]
             if having is not None:
                 rows = filtered(rows, columns, [grouped.replaced(part) for part in conjuncts(having.this)])
+        rows, columns = self.with_values(rows, columns, values)
         overs = over_rows(rows, columns, self.names, [value for _, value in items])
         if overs is not None:
             rows, columns = overs.node, overs.columns
@@ -180,7 +185,8 @@ class _Planner(WhereClause):
                 raise self.fault("DISTINCT ON is not Flink SQL: use ROW_NUMBER", node)
             self.check_no_rank(result, node)
             result = replace(result, node=distinct_rows(result.node))
-        return self._limited(node, result)
+        limited = self._limited(node, result)
+        return replace(limited, columns=limited.columns[: len(limited.columns) - len(hidden)])
 
     def _group(self, group: exp.Group | None, columns: Columns) -> Groupings:
         if group is None:
@@ -210,7 +216,8 @@ class _Planner(WhereClause):
                     found.append((known.shown, own))
                 continue
             value = item.this if isinstance(item, exp.Alias) else item
-            name = item.alias if isinstance(item, exp.Alias) else _name_of(value, len(found))
+            named = isinstance(item, (exp.Alias, exp.Subquery)) and item.alias
+            name = item.alias if named else _name_of(value, len(found))
             found.append((name, value))
         if not found:
             raise self.fault("the select list is empty", node)
@@ -251,6 +258,21 @@ class _Planner(WhereClause):
             for item in window.args["order"].expressions
         )
         return Relation(Project(relation.node, tuple(given)), tuple(shown), Rank(name, partition, order, at))
+
+
+def _ordering(node: exp.Select, shown: Sequence[str]) -> list[tuple[str, exp.Expr]]:
+    """Return what ORDER BY names besides the select list as further columns, and have ORDER BY name these."""
+    order = node.args.get("order")
+    if order is None or node.args.get("limit") is None or node.args.get("distinct"):
+        return []
+    found: list[tuple[str, exp.Expr]] = []
+    for item in order.expressions:
+        columns = list(item.this.find_all(exp.Column))
+        if has_aggregate(item.this) or any(len(one.parts) > 1 or one.name not in shown for one in columns):
+            name = f"order {len(found) + 1}"
+            found.append((name, item.this))
+            item.set("this", exp.Column(this=exp.Identifier(this=name, quoted=True)))
+    return found
 
 
 def _name_of(node: exp.Expr, position: int) -> str:

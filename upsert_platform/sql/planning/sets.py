@@ -1,12 +1,28 @@
-"""INTERSECT and EXCEPT: rows that both sides have, or the first alone, each once; nulls are equal to each other."""
+"""INTERSECT and EXCEPT: rows that both sides have, or the first alone, each once or (ALL) in their number.
+
+Nulls are equal to each other.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from upsert_platform.plan import Aggregate, Call, Expression, Filter, Node, Project, Union, column
+from upsert_platform.core.plan import (
+    ALL_ROWS,
+    Aggregate,
+    Call,
+    Expression,
+    Field,
+    Filter,
+    GroupJoin,
+    Node,
+    Project,
+    TopN,
+    Union,
+    column,
+)
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.scope import Names
-from upsert_platform.types import LogicalType, TypeName
 
 _COUNT = LogicalType(TypeName.BIGINT, nullable=False)
 _SIDE = LogicalType(TypeName.BOOLEAN, nullable=False)
@@ -29,6 +45,24 @@ def common_rows(left: Project, right: Project, names: Names, *, present: bool) -
         sql = f"{counted.sql} {operator} 0L"
         node = Filter(node, Expression(sql, _SIDE, (operator, counted.native, _NONE.native), reads=counted.reads))
     return Project(node, tuple((field.name, column(field)) for field in node.fields if field.name in shown))
+
+
+def counted_rows(left: Project, right: Project, names: Names, *, present: bool) -> Node:
+    """The rows of the left side that the right side has too (`present`), or has not, copies counted.
+
+    The copies of a row are numbered on both sides, and a copy meets the one of the same number.
+    """
+    sides = [_numbered(branch, names) for branch in (left, right)]
+    ons = [tuple(field.name for field in side.fields) for side in sides]
+    node = GroupJoin(sides[0], sides[1], "semi" if present else "anti", ons[0], ons[1])
+    shown = {field.name for field in left.fields}
+    return Project(node, tuple((field.name, column(field)) for field in node.fields if field.name in shown))
+
+
+def _numbered(branch: Project, names: Names) -> TopN:
+    """The rows of a branch, each copy of a row with its number."""
+    columns = tuple(field.name for field in branch.fields)
+    return TopN(branch, columns, (), ALL_ROWS, Field(names.fresh("copy"), _COUNT))
 
 
 def _marked(branch: Project, sides: tuple[str, str], at: int) -> Project:

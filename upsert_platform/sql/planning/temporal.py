@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from upsert_platform.internal_columns import internal
-from upsert_platform.model import Table
-from upsert_platform.plan import Field, Node, Project, Scan, Temporal, column
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.model import Table
+from upsert_platform.core.plan import Field, Node, Project, Scan, Temporal, column
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.arrivals import with_records
 from upsert_platform.sql.planning.lookups import FindsRows
 from upsert_platform.sql.planning.scope import Relation
-from upsert_platform.types import LogicalType, TypeName
 
 PUT: Final = Field(internal("put"), LogicalType(TypeName.BOOLEAN, nullable=False))
 """Of a scan of versions: whether the record puts a row; false for a delete."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.plan import Field, Unnest
+from upsert_platform.core.plan import Field, Unnest
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.joins import padded, with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
-from upsert_platform.types import LogicalType, TypeName
 
 _COLLECTIONS = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET)
 

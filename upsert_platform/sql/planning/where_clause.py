@@ -8,11 +8,25 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from upsert_platform.plan import Expression, Field, Project, column
+from upsert_platform.core.plan import (
+    Aggregate,
+    Call,
+    Expression,
+    Field,
+    Filter,
+    Join,
+    Node,
+    Project,
+    column,
+    tells_apart,
+)
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.from_clause import FromClause
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs
-from upsert_platform.sql.planning.scope import Columns, Named, Rank, Relation
+from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
+from upsert_platform.sql.reader import Fault
 
 
 class WhereClause(FromClause):
@@ -86,24 +100,82 @@ class WhereClause(FromClause):
         elif isinstance(inner, exp.Exists):
             select = inner.this
         else:
-            raise self.fault("a subquery stands in FROM, or as IN (SELECT ...) or EXISTS (SELECT ...) in WHERE", part)
+            (condition,), values = taken_values([part])
+            if not values or list(condition.find_all(exp.Select)):
+                raise self.fault("IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE below AND and NOT alone", part)
+            valued, wide = self.with_values(relation.node, columns, values)
+            return replace(relation, node=filtered(valued, wide, [condition]))
         while isinstance(select, (exp.Subquery, exp.Paren)):
             select = select.this
-        rows, pairs = self.inner().correlated(select, columns)
+        rows, pairs, others = self.inner().correlated(select, columns)
         if isinstance(inner, exp.In):
             if len(rows.columns) != 1:
                 raise self.fault(f"IN compares one column, the subquery gives {len(rows.columns)}", part)
             one, other = columns.expression(inner.this), column(rows.columns[0][1])
             if kind == "anti" and (one.type.nullable or other.type.nullable):
-                raise self.fault("NOT IN with values that may be null is never true for them; write NOT EXISTS", part)
+                if pairs or others:
+                    raise self.fault(
+                        "NOT IN with values that may be null takes a subquery that reads no column of the query around"
+                        " it; write NOT EXISTS",
+                        part,
+                    )
+                relation = replace(relation, node=_never_unknown(relation.node, one, rows.node, other, self.names))
             pairs = [(one, other), *pairs]
-        if not pairs:
-            raise self.fault("EXISTS needs a condition that sets a column equal to one of the query around it", part)
-        joined = join_rows(relation.node, rows.node, kind, pairs, self.names, fault=self.fault("", part))
-        return replace(relation, node=joined)
+        fault = self.fault("", part)
+        if not others:
+            joined = join_rows(relation.node, rows.node, kind, pairs or [EVERY_ROW], self.names, fault=fault)
+            return replace(relation, node=joined)
+        inside = join_rows(relation.node, rows.node, "inner", pairs or [EVERY_ROW], self.names, fault=fault)
+        both = Columns([Named((), item.name, item) for item in inside.fields], self.first_line)
+        met = filtered(inside, both, others)
+        reads = [*inside.left_on, *(name for item in others for name in both.expression(item).reads)]
+        return replace(relation, node=by_match(inside.left, met, reads, kind, self.names, fault))
 
-    def correlated(self, node: exp.Expr, outer: Columns) -> tuple[Relation, list[tuple[Expression, Expression]]]:
-        """A subquery, and pairs of (outer, own) expressions that its WHERE sets equal."""
+    def with_values(
+        self, rows: Node, columns: Columns, values: Sequence[tuple[str, exp.Subquery]]
+    ) -> tuple[Node, Columns]:
+        """The rows with the value of each subquery that stands for one, and their columns.
+
+        Raises:
+            Fault: a subquery may give several rows, or reads the query around it.
+        """
+        named = list(columns.named)
+        for shown, node in values:
+            one = self._value(node, columns)
+            rows = join_rows(rows, one.node, "left", [EVERY_ROW], self.names, fault=self.fault("", node))
+            field = next(item for item in rows.fields if item.name == one.columns[0][1].name)
+            named.append(Named((), shown, field))
+        return rows, Columns(named, columns.first_line, columns.outer, columns.never_zero)
+
+    def _value(self, node: exp.Subquery, columns: Columns) -> Relation:
+        around = [item for item in node.find_all(exp.Column) if len(item.parts) > 1 and columns.find(item) is not None]
+        try:
+            relation = self.inner().query(node.this)
+        except Fault:
+            if not around:
+                raise
+            raise self.fault(
+                "a subquery that stands for a value reads no column of the query around it: write LEFT JOIN (SELECT ..."
+                " GROUP BY ...) ON ...",
+                node,
+            ) from None
+        self.check_no_rank(relation, node)
+        if len(relation.columns) != 1:
+            raise self.fault(f"a value is one column, the subquery gives {len(relation.columns)}", node)
+        if not tells_apart(relation.node, ()):
+            raise self.fault(
+                "a subquery that stands for a value may give several rows: aggregate it without GROUP BY, or join it",
+                node,
+            )
+        return relation
+
+    def correlated(
+        self, node: exp.Expr, outer: Columns
+    ) -> tuple[Relation, list[tuple[Expression, Expression]], list[exp.Expr]]:
+        """A subquery, pairs of (outer, own) expressions that its WHERE sets equal, and its other conditions of both.
+
+        Those conditions name columns as the plan does.
+        """
         where = node.args.get("where")
         inside = None
         if isinstance(node, exp.Select) and where is not None and not _has_with(node):
@@ -112,7 +184,7 @@ class WhereClause(FromClause):
         if inside is None or not around:
             relation = self.query(node)
             self.check_no_rank(relation, node)
-            return relation, []
+            return relation, [], []
         for clause in ("group", "having", "limit", "distinct"):
             if node.args.get(clause):
                 raise self.fault(f"a subquery with {clause.upper()} reads no column of the query around it", node)
@@ -120,13 +192,9 @@ class WhereClause(FromClause):
         own = Columns(named, self.first_line)
         pairs, rest = split_pairs(around, outer, own)
         for part in rest:
-            if outer.reads(part):
-                raise self.fault(
-                    "a subquery meets the query around it in equalities of columns alone (a.x = b.y); write the other"
-                    " condition in WHERE of a join",
-                    part,
-                )
-            own.expression(part)
+            if not outer.reads(part):
+                own.expression(part)
+        others = [own.bound(part, around=outer) for part in rest]
         relation = self._where(relation, named, [part for part in parts if not any(part is one for one in around)])
         keys = [(outer.expression(one), own.expression(other)) for one, other in pairs]
         if len(node.expressions) == 1 and not isinstance(node.expressions[0], (exp.Star, exp.Literal)):
@@ -135,8 +203,47 @@ class WhereClause(FromClause):
             name = self.names.fresh("in")
             wide = (*((field.name, column(field)) for field in relation.node.fields), (name, expression))
             shown = ((name, Field(name, expression.type)),)
-            return Relation(Project(relation.node, wide), shown), keys
-        return relation, keys
+            return Relation(Project(relation.node, wide), shown), keys, others
+        return relation, keys, others
+
+
+def taken_values(asked: Sequence[exp.Expr]) -> tuple[list[exp.Expr], list[tuple[str, exp.Subquery]]]:
+    """Expressions with columns in the place of subqueries that stand for values, and these by the columns' names."""
+    found: list[tuple[str, exp.Subquery]] = []
+    for root in asked:
+        for node in root.walk(prune=_is_list):
+            if isinstance(node, exp.Subquery) and all(node != other for _, other in found):
+                found.append((f"value {len(found) + 1}", node))
+
+    def swap(item: exp.Expr) -> exp.Expr:
+        shown = next((shown for shown, node in found if isinstance(item, exp.Subquery) and item == node), None)
+        return exp.Column(this=exp.Identifier(this=shown, quoted=True)) if shown is not None else item
+
+    return [root.transform(swap) for root in asked] if found else list(asked), found
+
+
+def _is_list(node: exp.Expr) -> bool:
+    """Return whether what is below stands for rows, not for a value."""
+    rows = isinstance(node, exp.In) and node.args.get("query") is not None
+    return rows or isinstance(node, (exp.Exists, exp.Subquery))
+
+
+def _never_unknown(left: Node, value: Expression, rows: Node, other: Expression, names: Names) -> Node:
+    """The rows for which NOT IN can be true: a null is in no list but an empty one, and a list with a null has all."""
+    assert other.column is not None
+    kind = LogicalType(TypeName.BIGINT, nullable=False)
+    calls = (Call(names.fresh("rows"), "count", kind), Call(names.fresh("values"), "count", kind, other.column))
+    joined = Join(left, Aggregate(rows, (), calls), "inner", (), ())
+    every, known = (call.name for call in calls)
+    none = ("=", ("column", every), ("literal", 0, kind))
+    alike = ("=", ("column", every), ("column", known))
+    native = None
+    if value.native is not None:
+        native = ("or", none, ("and", alike, ("not", ("is null", value.native))))
+    sql = f"`{every}` = 0L OR (`{every}` = `{known}` AND ({value.sql}) IS NOT NULL)"
+    reads = tuple(sorted({every, known, *value.reads}))
+    condition = Expression(sql, LogicalType(TypeName.BOOLEAN), native, value.varies, reads)
+    return Filter(joined, condition)
 
 
 def _has_with(node: exp.Expr) -> bool:

@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.plan import Session, Window
+from upsert_platform.core.plan import Session, Window
+from upsert_platform.core.types import TypeName
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of
 from upsert_platform.sql.reader import Fault
-from upsert_platform.types import TypeName
 
 FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"), "SESSION": ("GAP",)}

@@ -16,8 +16,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from upsert_platform.capabilities import EXPIRY_MARGIN
-from upsert_platform.masking import MASKED
+from upsert_platform.core.capabilities import EXPIRY_MARGIN
+from upsert_platform.core.masking import MASKED
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import same_row
 from upsert_platform.tablestore.connect.frame import BATCH, Batches, records_of

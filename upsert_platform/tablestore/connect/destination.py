@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.capabilities import ComparesRecords, ExpiresRows
-from upsert_platform.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
-from upsert_platform.errors import RecordError
-from upsert_platform.masking import MASKED
+from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows
+from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
+from upsert_platform.core.errors import RecordError
+from upsert_platform.core.masking import MASKED
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import ReportTopics
@@ -31,7 +31,7 @@ _SHOWN_BYTES: Final = 80
 
 
 class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
-    """Implements `upsert_platform.destination.Destination`; change frames hold every record, of which rows are made.
+    """Implements `core.destination.Destination`; change frames hold every record, of which rows are made.
 
     Args:
         reports: sends failed records to topics, where the configuration wants that.
@@ -155,7 +155,7 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         return self._ordered(records).mapInArrow(task, COMPARED_DDL)
 
     def same_rows(self, changes: DataFrame, *, refused: Collection[str]) -> DataFrame:
-        """Refused records and all others of their rows; see `upsert_platform.capabilities.ComparesRecords`."""
+        """Refused records and all others of their rows; see `upsert_platform.core.capabilities.ComparesRecords`."""
         from pyspark.sql import functions as F
 
         from upsert_platform.tablestore.connect.frame import KEY, record_frame

@@ -7,16 +7,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from upsert_platform.options import Boolean, Settings, option
+from upsert_platform.core.options import Boolean, Settings, option
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.refusals import DIRTY, REFUSED, UNDECODABLE
+from upsert_platform.writing.options import lowered
 
-
-def _lowered(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
-Tolerance = Annotated[Literal["none", "all"], BeforeValidator(_lowered)]
+Tolerance = Annotated[Literal["none", "all"], BeforeValidator(lowered)]
 
 
 class FailureSettings(Settings):
@@ -55,7 +51,7 @@ class FailureSettings(Settings):
         description="`none` fails the run at a record that cannot become a row, or whose row Tablestore will not take;"
         " `all` keeps it aside.",
     )
-    mode: Annotated[Literal["ignore", "kafka", "tablestore"], BeforeValidator(_lowered)] = option(
+    mode: Annotated[Literal["ignore", "kafka", "tablestore"], BeforeValidator(lowered)] = option(
         "runtime.error.mode",
         "ignore",
         origin="tablestore",

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from upsert_platform.destination import SEQUENCE
-from upsert_platform.internal_columns import internal
+from upsert_platform.core.destination import SEQUENCE
+from upsert_platform.core.internal_columns import internal
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.refusals import RefusedRecord
 from upsert_platform.tablestore.connect.values import DirtyRecordError

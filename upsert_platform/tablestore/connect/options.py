@@ -10,13 +10,14 @@ from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
-from upsert_platform.options import Boolean, CommaList, Settings, nearest, option, read_settings
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import Boolean, CommaList, Settings, nearest, option, read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.record import Envelope, MessageFormat, SideFormat
 from upsert_platform.tablestore.connect.transforms.chain import NO_TRANSFORMS, Chain
 from upsert_platform.tablestore.options import DeleteMode, InsertMode
+from upsert_platform.writing.options import lowered
 
 
 class KeyMode(StrEnum):
@@ -43,10 +44,6 @@ TABLE_OPTIONS: Final = (
     "primarykey.name", "primarykey.type", "columns.whitelist.name", "columns.whitelist.type", "search.timestamp.type",
 )  # fmt: skip
 """Options of one wide-column table, after ``tablestore.<table>.``."""
-
-
-def _lowered(value: object) -> object:
-    return value.strip().lower() if isinstance(value, str) else value
 
 
 def _envelope(schemas_enable: bool | None) -> Envelope:
@@ -86,13 +83,13 @@ class ConnectSettings(Settings):
         origin="tablestore",
         description="Pairs `<topic>:<table>` that win over the format.",
     )
-    key_mode: Annotated[KeyMode, BeforeValidator(_lowered)] = option(
+    key_mode: Annotated[KeyMode, BeforeValidator(lowered)] = option(
         "primarykey.mode", KeyMode.KAFKA, origin="tablestore", description="Where the primary key comes from."
     )
-    insert_mode: Annotated[InsertMode, BeforeValidator(_lowered)] = option(
+    insert_mode: Annotated[InsertMode, BeforeValidator(lowered)] = option(
         "insert.mode", InsertMode.PUT, origin="tablestore", description="`put` replaces a row, `update` merges."
     )
-    delete_mode: Annotated[DeleteMode, BeforeValidator(_lowered)] = option(
+    delete_mode: Annotated[DeleteMode, BeforeValidator(lowered)] = option(
         "delete.mode", DeleteMode.NONE, origin="tablestore", description="What an empty value deletes."
     )
     key_format: Annotated[MessageFormat, BeforeValidator(_message_format)] = option(
@@ -119,7 +116,7 @@ class ConnectSettings(Settings):
         origin="kafka-connect",
         description="Whether JSON values are envelopes of schema and payload; if not given, either form is read.",
     )
-    conversion: Annotated[Literal["string", "auto"], BeforeValidator(_lowered)] = option(
+    conversion: Annotated[Literal["string", "auto"], BeforeValidator(lowered)] = option(
         "json.field.conversion",
         "string",
         origin="alibaba",

@@ -6,8 +6,8 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.frame import Batches, records_of
 from upsert_platform.tablestore.connect.record import ConnectRecord

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upsert_platform.destination import RefusedRow
+from upsert_platform.core.destination import RefusedRow
 from upsert_platform.tablestore.connect.record import ConnectRecord
 from upsert_platform.tablestore.connect.values import DirtyRecordError, UndecodableError
 

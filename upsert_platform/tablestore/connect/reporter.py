@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
 from upsert_platform.tablestore.connect.reports import ReportMessage, ReportTopics, dead_letter, error_message

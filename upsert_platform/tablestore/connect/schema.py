@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.connect.timeseries_writer import create_timeseries_table

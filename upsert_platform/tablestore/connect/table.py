@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.masking import NO_MASK, Mask
-from upsert_platform.model import Column, Options, Table
-from upsert_platform.options import nearest, option_fields, read_settings
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.options import nearest, option_fields, read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.options import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
-from upsert_platform.options import nearest, parse_boolean
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import nearest, parse_boolean
 from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.transforms.chain import NO_TRANSFORMS, Chain
 

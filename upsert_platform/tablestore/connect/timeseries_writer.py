@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client, is_missing, repeat_until
 from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint

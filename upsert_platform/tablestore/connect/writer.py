@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from upsert_platform.destination import RefusedRow
-from upsert_platform.masking import NO_MASK, Mask
+from upsert_platform.core.destination import RefusedRow
+from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.coalesce import merge, same_row
 from upsert_platform.tablestore.connect.encode import encode_changes

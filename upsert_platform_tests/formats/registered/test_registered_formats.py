@@ -11,15 +11,15 @@ import pyarrow as pa
 import pytest
 import requests
 
-from upsert_platform.errors import DeclarationError, EndpointError, SourceLocation
+from upsert_platform.core.errors import DeclarationError, EndpointError, SourceLocation
+from upsert_platform.core.types import arrow_type
 from upsert_platform.formats import build_decoder, build_encoder, validate_format
 from upsert_platform.formats.registered.proto_schema import ProtoFile
 from upsert_platform.formats.registered.registry import RegisteredSchema
-from upsert_platform.hops.audit import form_of
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.local.registry import Registry
 from upsert_platform.referee.errors import UndecodableError
-from upsert_platform.types import arrow_type
+from upsert_platform.sync.audit import form_of
 from upsert_platform_tests.formats.proto import add_field, shop
 from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.ranges import brief, run

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.formats import build_decoder
 from upsert_platform.formats.avro.options import AvroConfluentSettings
 from upsert_platform.formats.registered.registry import HttpSchemaRegistry, RegisteredSchema, SchemaNotFoundError

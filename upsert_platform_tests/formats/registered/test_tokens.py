@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.formats.avro.options import AvroConfluentSettings
 from upsert_platform.formats.registered.registry import HttpSchemaRegistry
 from upsert_platform_tests.kafka.answering import Answering, Asked, answering

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from pydantic import SecretStr
 
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.properties import read_properties
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case

@@ -14,12 +14,12 @@ import pytest
 
 from upsert_platform.changelog import rows as changelog
 from upsert_platform.changelog.latest import latest_per_key
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.transform import change_query
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Insert
 from upsert_platform.kafka.sink.read_back import ranges_behind
 from upsert_platform.kafka.source.fetch import close_consumers
 from upsert_platform.kafka.source.read_range import RangeReader
-from upsert_platform.model import Insert
+from upsert_platform.sync.transform import change_query
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import frame, messages, write

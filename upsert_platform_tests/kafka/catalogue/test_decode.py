@@ -15,11 +15,11 @@ import pytest
 from upsert_platform.changelog import rows as changelog
 from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.rows import PARTITIONS_MET
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.transform import change_query
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Column, ColumnKind, Insert, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.model import Column, ColumnKind, Insert, Options, Table
-from upsert_platform.types import parse_type
+from upsert_platform.sync.transform import change_query
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.ranges import brief, run
 from upsert_platform_tests.kafka.tables import FakeRecord, declare, read, records

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import DeclarationError
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.local.registry import Registry
 from upsert_platform_tests.formats.support import columns_of

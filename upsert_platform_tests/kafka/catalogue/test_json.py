@@ -9,12 +9,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.model import Insert, Project
 from upsert_platform.declarations.validate import project_problems
-from upsert_platform.errors import DestinationError
 from upsert_platform.formats import build_decoder, build_encoder
-from upsert_platform.hops.connectors import CONNECTORS
 from upsert_platform.kafka.sink.encode import RecordEncoder
-from upsert_platform.model import Insert, Project
+from upsert_platform.sync.connectors import CONNECTORS
 from upsert_platform_tests.formats.support import columns_of
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.tables import declare, problems_of, read

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import SourceLocation
-from upsert_platform.hops.transform import change_query
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Insert
+from upsert_platform.core.types import arrow_type, parse_type
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.rules import SEVERAL_TOPICS
 from upsert_platform.kafka.sink.control import Applied
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.sink.written_metadata import NO_TIMESTAMP, RecordMetadata
-from upsert_platform.model import Insert
-from upsert_platform.types import arrow_type, parse_type
+from upsert_platform.sync.transform import change_query
 from upsert_platform_tests.kafka.answering import Asked, answering
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
 from upsert_platform_tests.kafka.ranges import brief, run

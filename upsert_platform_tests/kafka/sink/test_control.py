@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from upsert_platform.errors import LeaseHeldError
+from upsert_platform.core.errors import LeaseHeldError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share
 from upsert_platform.kafka.sink.lease import lease_id
@@ -163,7 +163,7 @@ def test_a_control_topic_of_one_partition_is_given_a_second(destination_of, name
 
 def test_a_guard_reads_the_control_topic_once_in_a_lease_not_once_per_block(spark, destination_of, name, monkeypatch):
     """40 blocks of rows under the product's lease of 30 s."""
-    from upsert_platform.hops.leased import LEASE
+    from upsert_platform.sync.leased import LEASE
     from upsert_platform.writing.lease import LeaseGuard
 
     reads = []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.destination import RefusedRow, Verdict
-from upsert_platform.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
+from upsert_platform.core.destination import RefusedRow, Verdict
+from upsert_platform.core.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
 from upsert_platform.kafka.sink.destination import KafkaDestination

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform_tests.hops.expecting import checked
 from upsert_platform_tests.kafka.writing import frame, write
+from upsert_platform_tests.sync.expecting import checked
 
 
 def compared(spark, destination, changes, tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from upsert_platform.capabilities import ReadsRecent
+from upsert_platform.core.capabilities import ReadsRecent
 from upsert_platform.kafka.sink.control import MAX_MARKED_OFFSETS, MAX_MARKS, MIN_MARKS, Applied
 from upsert_platform.kafka.sink.read_back import last_values, ranges_behind
 from upsert_platform_tests.kafka.tables import declare, read

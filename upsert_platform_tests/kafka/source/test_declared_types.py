@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog.declared_values import declared_values
-from upsert_platform.types import arrow_type, parse_type
+from upsert_platform.core.types import arrow_type, parse_type
 from upsert_platform_tests.formats.proto import shop, write_set
 from upsert_platform_tests.kafka.answering import answering
 from upsert_platform_tests.kafka.ranges import run

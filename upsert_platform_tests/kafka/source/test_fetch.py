@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.source.fetch import (
     BorrowedConsumer,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import EndpointError, TopicError
+from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.source.offsets import bound_batch, commit_to_group, discover, plan_backlog
 from upsert_platform.kafka.table import KafkaTable

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import EndpointError
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.source.oldest import first_times
 from upsert_platform_tests.bench.kafka import users_table
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.errors import RecordError
+from upsert_platform.core.errors import RecordError
 from upsert_platform.kafka.sink.encode import RecordEncoder
 from upsert_platform.kafka.source.decode import RULE_NO_ROW, RULE_NULL_VALUE
 from upsert_platform.kafka.source.read_range import RangeReader

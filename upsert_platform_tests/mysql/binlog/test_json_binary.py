@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.json_binary import JsonText
 from upsert_platform_tests.mysql.binlog.documents import DOCUMENTS, encode, in_order, sized
 

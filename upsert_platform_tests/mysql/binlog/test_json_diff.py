@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.changes import TableRows
 from upsert_platform.mysql.binlog.json_binary import JsonText
 from upsert_platform.mysql.binlog.json_diff import JsonPatch

@@ -9,7 +9,7 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.changes import Committed, SchemaChange, TableRows, Told
 from upsert_platform.mysql.binlog.events import EventType
 from upsert_platform.mysql.binlog.reader import LogReader

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.columns import MySqlColumn, TypeRules, ZeroDates
 from upsert_platform_tests.mysql.binlog.reading import read_values
 

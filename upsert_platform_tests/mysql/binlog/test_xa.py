@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from upsert_platform.errors import ReplicationError
+from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog import reader as reader_module
 from upsert_platform.mysql.binlog.changes import TableRows, Told, XaCommitted
 from upsert_platform.mysql.binlog.reader import LogReader

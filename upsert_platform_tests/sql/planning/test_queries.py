@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.plan import Closing, Node, Query, Window
+from upsert_platform.core.plan import Closing, Node, Query, Window
 from upsert_platform_tests.sql.reading import NONE, errors, one_insert, read
 
 TABLES = """
@@ -65,7 +65,7 @@ def test_aggregates_have_the_types_of_flink(call: str, type_: str) -> None:
 
 
 def test_computed_columns_are_read_from_what_they_are_made_of() -> None:
-    from upsert_platform.plan import scans
+    from upsert_platform.core.plan import scans
 
     query = planned("k STRING, v BIGINT", "SELECT shown, COUNT(*) FROM clicks GROUP BY shown")
     (scan,) = scans(query.plan)
@@ -108,7 +108,7 @@ def _windows(node: Node) -> list[Window]:
 
 def test_only_used_columns_are_read() -> None:
     query = planned("k STRING, v BIGINT", "SELECT region, COUNT(*) FROM (SELECT * FROM users) AS u GROUP BY region")
-    from upsert_platform.plan import scans
+    from upsert_platform.core.plan import scans
 
     (scan,) = scans(query.plan)
     assert [field.name for field in scan.columns] == ["id", "region"]
@@ -139,6 +139,7 @@ def test_query_that_only_adds_rows_needs_no_key_of_its_own() -> None:
         ("a", "SELECT id, COUNT(*) FROM users GROUP BY ROLLUP (id)"),
         ("a", "SELECT id, COUNT(*) FROM users u GROUP BY id, u.id"),
         ("a", "SELECT id, age FROM users WHERE id NOT IN (SELECT id FROM users WHERE age IS NULL)"),
+        ("a", "SELECT 7, COUNT(*) FILTER (WHERE age > 1) FROM users"),
     ],
 )  # fmt: skip
 def test_keys_are_found_through_operators(key: str, query: str) -> None:
@@ -183,31 +184,24 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id, VARIANCE(region) FROM users GROUP BY id", "VARIANCE does not take a value of type STRING"),
         ("SELECT id, MAX(tags) FROM users GROUP BY id", "MAX does not take a value of type ARRAY<STRING>"),
         ("SELECT id, SUM(region) FROM users GROUP BY id", "SUM does not take a value of type STRING"),
-        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.age < y.age",
-         "a LEFT JOIN needs a condition that sets columns of both sides equal"),
         ("SELECT x.id, y.id FROM users x JOIN users y ON x.region = y.age",
          "a join compares STRING with SMALLINT; CAST one to the type of the other"),
-        ("SELECT x.id, y.id FROM users x LEFT JOIN users y ON x.id = y.id AND x.age > y.age",
-         "ON of a LEFT JOIN sets columns equal, and may have conditions of one side; one that compares both sides"
-         " otherwise stands in WHERE or in a subquery"),
         ("SELECT id, id FROM users LIMIT 3",
          "LIMIT needs an ORDER BY: a table has no order, and which rows are first must not change by itself"),
         ("SELECT id, id FROM users ORDER BY id",
          "ORDER BY needs a LIMIT: a table has no order, and which rows are first must not change by itself"),
-        ("SELECT id, (SELECT 1) FROM users", "a subquery in an expression is not supported here: only projections and"
-         " filters over one row"),
-        ("SELECT id, id FROM users WHERE age NOT IN (SELECT age FROM users)",
-         "NOT IN with values that may be null is never true for them; write NOT EXISTS"),
+        ("SELECT id, (SELECT 1) FROM users", "SELECT without FROM: rows come from a declared table"),
+        ("SELECT id, (SELECT age FROM users) FROM users",
+         "a subquery that stands for a value may give several rows: aggregate it without GROUP BY, or join it"),
+        ("SELECT id, (SELECT MAX(v.uid) FROM views v WHERE v.uid = u.id) FROM users u",
+         "a subquery that stands for a value reads no column of the query around it: write LEFT JOIN"),
+        ("SELECT id, id FROM users WHERE age > 1 OR age IN (SELECT age FROM users)",
+         "IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE below AND and NOT alone"),
+        ("SELECT id, id FROM users u WHERE age NOT IN (SELECT x.age FROM users x WHERE x.id = u.id)",
+         "NOT IN with values that may be null takes a subquery that reads no column of the query around it"),
         ("SELECT id, id FROM users u WHERE EXISTS (SELECT 1 FROM views AS u WHERE u.region = 'eu')",
          "unknown column 'u.region'"),
-        ("SELECT id, id FROM users u WHERE EXISTS (SELECT 1 FROM views v WHERE v.uid = u.id AND v.page > u.region)",
-         "a subquery meets the query around it in equalities of columns alone (a.x = b.y)"),
-        ("SELECT id FROM users INTERSECT ALL SELECT uid FROM views",
-         "INTERSECT ALL is not supported: INTERSECT gives each row once"),
-        ("SELECT id FROM users EXCEPT ALL SELECT uid FROM views", "EXCEPT ALL is not supported"),
         ("SELECT id FROM users EXCEPT SELECT page FROM views", "EXCEPT: column 'id' is INT NOT NULL and STRING"),
-        ("SELECT x.id, y.uid FROM users x LEFT JOIN views y ON x.id = y.uid AND x.seen > y.ts - INTERVAL '1' HOUR",
-         "ON of a LEFT JOIN sets columns equal"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
          " of a Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an"

@@ -6,8 +6,8 @@ import base64
 import json
 from typing import Any
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
 from upsert_platform.tablestore.connect.change import RowChange, row_change
 from upsert_platform.tablestore.connect.options import ConnectTable, read_connect_tables
 from upsert_platform.tablestore.connect.record import ConnectRecord

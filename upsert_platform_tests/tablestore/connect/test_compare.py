@@ -12,9 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from upsert_platform.errors import SourceLocation
-from upsert_platform.masking import MASKED, Mask
-from upsert_platform.model import Column, Options, Table
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.masking import MASKED, Mask
+from upsert_platform.core.model import Column, Options, Table
+from upsert_platform.core.types import parse_type
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.compare import NOTHING, Expired, comparing_task
 from upsert_platform.tablestore.connect.frame import BATCH
@@ -25,7 +26,6 @@ from upsert_platform.tablestore.connect.table import COLUMNS, ConnectSink, read_
 from upsert_platform.tablestore.connect.writer import records_task
 from upsert_platform.tablestore.ranges import WHOLE
 from upsert_platform.tablestore.task import TaskStats
-from upsert_platform.types import parse_type
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_writer import frame
 from upsert_platform_tests.writing.leases import terms

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.destination import BatchSpan, RefusedRow
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.destination import BatchSpan, RefusedRow
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.connect.destination import ConnectDestination
 from upsert_platform.tablestore.connect.reports import ReportMessage
 from upsert_platform_tests.local.tablestore.server import ServerHandle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.model import Options
+from upsert_platform.core.model import Options
 from upsert_platform.tablestore.connect.options import KeyMode, read_connect_tables
 from upsert_platform.tablestore.options import DeleteMode, InsertMode
 from upsert_platform_tests.tablestore.connect.records import PLACE, problems_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import DestinationError
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
 from upsert_platform.tablestore.connect.table import ConnectSink

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import DestinationError
-from upsert_platform.model import Options
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.model import Options
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect.timeseries import TimeseriesPoint, timeseries_point
 from upsert_platform.tablestore.connect.timeseries_options import TimeseriesTable, read_timeseries_table

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.errors import SourceLocation
-from upsert_platform.model import Options
+from upsert_platform.core.errors import SourceLocation
+from upsert_platform.core.model import Options
 from upsert_platform.tablestore.connect.data import NOTHING, Data, Schema
 from upsert_platform.tablestore.connect.record import JSON_SIDE, read_data
 from upsert_platform.tablestore.connect.transforms.chain import Chain

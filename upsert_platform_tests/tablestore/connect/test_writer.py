@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upsert_platform.errors import RecordError
+from upsert_platform.core.errors import RecordError
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.connect import writer
 from upsert_platform.tablestore.connect.change import row_key

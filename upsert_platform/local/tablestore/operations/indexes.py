@@ -7,10 +7,9 @@ from typing import Any
 from upsert_platform.local.tablestore import limits, plainbuffer
 from upsert_platform.local.tablestore.changes import check_name
 from upsert_platform.local.tablestore.errors import ServiceError, invalid
-from upsert_platform.local.tablestore.indexes import DEFINED_KINDS, description_of
 from upsert_platform.local.tablestore.instance import Instance
 from upsert_platform.local.tablestore.messages import parse, pb
-from upsert_platform.local.tablestore.table import Table
+from upsert_platform.local.tablestore.table import DEFINED_KINDS, Table, description_of
 
 
 def create(instance: Instance, body: bytes) -> bytes:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from upsert_platform.errors import Problem, SourceLocation
-from upsert_platform.model import Options
-from upsert_platform.options import nearest, parse_boolean
+from upsert_platform.core.errors import Problem, SourceLocation
+from upsert_platform.core.model import Options
+from upsert_platform.core.options import nearest, parse_boolean
 from upsert_platform.tablestore.connect.transforms.cast import CAST_TYPES, Cast
 from upsert_platform.tablestore.connect.transforms.chain import Chain, Step
 from upsert_platform.tablestore.connect.transforms.date_format import DateFormat

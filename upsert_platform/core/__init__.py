@@ -1,0 +1,3 @@
+"""The vocabulary that rooms share: what a user declares, SQL types, option models, errors, what connectors
+offer, operators of queries.
+"""

@@ -1,0 +1,72 @@
+"""The plan of a continuous query: a tree of operators over changelogs, with names, types and keys.
+
+Columns are known by names that are unique within an operator, also when letter case is ignored. A tree is data: `sql`
+makes it of a statement, `queries` carries it out.
+"""
+
+from upsert_platform.core.plan.columns import Call, Closing, Expression, Field, Keys, Native, Order, column
+from upsert_platform.core.plan.lookup import Lookup
+from upsert_platform.core.plan.materialize import Materialize
+from upsert_platform.core.plan.operators import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Filter,
+    GroupJoin,
+    Join,
+    Merge,
+    Node,
+    OuterRows,
+    Project,
+    Query,
+    Scan,
+    Union,
+    Window,
+    expressions,
+    scans,
+)
+from upsert_platform.core.plan.over import Over, OverCall
+from upsert_platform.core.plan.sessions import Session
+from upsert_platform.core.plan.temporal import Temporal
+from upsert_platform.core.plan.topn import ALL_ROWS, ArrivedTopN, TopN
+from upsert_platform.core.plan.uniqueness import lacking, tells_apart
+from upsert_platform.core.plan.unnest import Unnest
+
+__all__ = [
+    "ALL_ROWS",
+    "Aggregate",
+    "Arrivals",
+    "ArrivedTopN",
+    "Call",
+    "Closing",
+    "Expand",
+    "Expression",
+    "Field",
+    "Filter",
+    "GroupJoin",
+    "Join",
+    "Keys",
+    "Lookup",
+    "Materialize",
+    "Merge",
+    "Native",
+    "Node",
+    "Order",
+    "OuterRows",
+    "Over",
+    "OverCall",
+    "Project",
+    "Query",
+    "Scan",
+    "Session",
+    "Temporal",
+    "TopN",
+    "Union",
+    "Unnest",
+    "Window",
+    "column",
+    "expressions",
+    "lacking",
+    "scans",
+    "tells_apart",
+]

@@ -1,0 +1,106 @@
+"""Runners of a task that is the whole work of a step: a Python worker of Spark, or this process.
+
+A step of few rows is one task: a function that reads, computes and writes by itself, and returns a small result. It is
+the same function wherever it runs. Steps of more rows are divided among tasks by Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from upsert_platform.core.errors import UpsertPlatformError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_T = TypeVar("_T")
+
+
+class TaskRunner(Protocol):
+    """Runs one task."""
+
+    def call(self, task: Callable[[], _T], *, what: str) -> _T:
+        """Return what a task returns.
+
+        Args:
+            task: can be pickled, and so can its result.
+            what: the task does, for Spark's page.
+
+        Raises:
+            UpsertPlatformError: what the task raised.
+            Exception: of Spark, where the task ended otherwise.
+        """
+
+
+class LocalTaskRunner:
+    """Runs a task in this process."""
+
+    def call(self, task: Callable[[], _T], *, what: str) -> _T:
+        """Return what a task returns."""
+        del what
+        return task()
+
+
+@dataclass(frozen=True)
+class SparkTaskRunner:
+    """Runs a task in a Python worker of Spark, as a job of one task.
+
+    Attributes:
+        open: gives the session.
+    """
+
+    open: Callable[[], SparkSession]
+
+    def call(self, task: Callable[[], _T], *, what: str) -> _T:
+        """Return what a task returns; its result reaches the driver as bytes, past Spark SQL."""
+        context = self.open().sparkContext
+        context.setJobDescription(what)
+        try:
+            (answer,) = context.parallelize([0], 1).mapPartitions(partial(_answered, task=task)).collect()
+        finally:
+            context.setJobDescription(None)
+        result: _T
+        result, error = pickle.loads(answer)
+        if error is not None:
+            raise error
+        return result
+
+
+def _answered(numbers: Iterator[int], *, task: Callable[[], Any]) -> Iterator[bytes]:
+    """Return the task's result or error as bytes; an error of the platform keeps its kind and text."""
+    for _ in numbers:
+        try:
+            yield pickle.dumps((task(), None))
+        except UpsertPlatformError as error:
+            yield pickle.dumps((None, error))
+
+
+@dataclass(frozen=True)
+class RowsOfTask:
+    """Change rows that the task makes which writes them: neither the driver nor the JVM holds them.
+
+    Attributes:
+        make: gives the rows, one per key, and numbers that were counted on the way. Can be pickled.
+        runner: of the task.
+        counted: those numbers, once the rows were written.
+    """
+
+    make: Callable[[], tuple[pa.Table, dict[str, int]]]
+    runner: TaskRunner
+    counted: dict[str, int] = field(default_factory=dict)
+
+    def then(self, change: Callable[[pa.Table], pa.Table]) -> RowsOfTask:
+        """Return the rows as a function changes them, in the task. It can be pickled."""
+        return replace(self, make=partial(_changed, self.make, change))
+
+
+def _changed(
+    make: Callable[[], tuple[pa.Table, dict[str, int]]], change: Callable[[pa.Table], pa.Table]
+) -> tuple[pa.Table, dict[str, int]]:
+    table, counted = make()
+    return change(table), counted

@@ -1,0 +1,167 @@
+"""The change frame of an insert in Arrow, computed where the rows are: in this process, or in Spark's tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.changelog.change_rows import changes_of_files
+from upsert_platform.changelog.last_rows import last_rows
+from upsert_platform.changelog.rows import (
+    BATCH,
+    KIND,
+    KIND_DELETE,
+    KIND_INSERT,
+    KIND_UPDATE_AFTER,
+    PARTITIONS_MET,
+    stored_columns,
+)
+from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.plan import Native
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.engine.steps import evaluate
+
+_MICROSECOND_DIGITS: Final = 6
+
+
+@dataclass(frozen=True)
+class NativeInsert:
+    """An insert that Arrow computes as Spark would.
+
+    Attributes:
+        columns: that are written.
+        key: names of those of the target's primary key.
+        values: how each column is computed from those of the source; None for null.
+        condition: of the WHERE clause.
+        digits: of seconds that the target has room for.
+    """
+
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    values: tuple[Native | None, ...]
+    condition: Native | None
+    digits: int
+
+    def of_key(self) -> NativeInsert:
+        """The insert of the primary key alone, of every row: of those that its condition keeps out too."""
+        chosen = [place for place, column in enumerate(self.columns) if column.name in self.key]
+        columns = tuple(self.columns[place] for place in chosen)
+        return NativeInsert(columns, self.key, tuple(self.values[place] for place in chosen), None, self.digits)
+
+    def reads(self) -> tuple[str, ...]:
+        """Names of the columns of the source that it is computed of."""
+        return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in _names(value)))
+
+    def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
+        """The change frame of rows of the source, of which each key has one.
+
+        Args:
+            sequence: the column of the batch that a row is of.
+        """
+        put = pc.is_in(reduced.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
+        if self.condition is not None:
+            put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
+        every = pc.all(put, min_count=0).as_py()
+        found: dict[str, Any] = {}
+        for column, value in zip(self.columns, self.values, strict=True):
+            assert column.type is not None
+            kind = arrow_type(column.type)
+            if value is None:
+                found[column.name] = pa.nulls(reduced.num_rows, kind)
+                continue
+            array = _cut(evaluate(value, reduced), column.type, self.digits)
+            if column.name not in self.key and not every:
+                array = _where(put, array)
+            found[column.name] = array
+        found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
+        found[SEQUENCE] = reduced.column(sequence)
+        return pa.table(found).combine_chunks()
+
+
+@dataclass(frozen=True)
+class ChangesOfRows:
+    """The function for ``mapInArrow`` that makes change rows of what another one gives.
+
+    Attributes:
+        rows: gives rows of the source, one per key, with `_kind` and `_seq`.
+    """
+
+    rows: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    insert: NativeInsert
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for part in self.rows(numbers):
+            yield from self.insert.changes(pa.Table.from_batches([part]), sequence=SEQUENCE).to_batches()
+
+
+@dataclass(frozen=True)
+class ChangesOfSpan:
+    """Makes the change frame of a span of batches, in a task: it reads their files, and can be pickled.
+
+    Attributes:
+        table: of the source, as declared.
+        location: of its changelog.
+        paths: of the files that may hold the batches after `after` and up to `upto`.
+    """
+
+    native: NativeInsert
+    table: Table
+    location: TableLocation
+    paths: tuple[str, ...]
+    after: int
+    upto: int
+
+    def __call__(self) -> tuple[pa.Table, dict[str, int]]:
+        """The target's columns, `_op` and `_seq`, one row per key; and two counts.
+
+        Those are ``met``, keys that came from more than one partition, and ``unmatched``, deletes of rows that do not
+        meet the insert's WHERE.
+        """
+        names = [column.name for column in stored_columns(self.table)]
+        rows = changes_of_files(self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto)
+        reduced = last_rows(rows, key=self.table.primary_key)
+        changes = self.native.changes(reduced, sequence=BATCH)
+        deleted = pc.sum(pc.equal(reduced.column(KIND), KIND_DELETE)).as_py() or 0
+        deletes = pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0
+        met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
+        return changes, {"met": met, "unmatched": max(0, deletes - deleted)}
+
+
+def _names(native: Native | None) -> Iterator[str]:
+    if native is None:
+        return
+    operator, *operands = native
+    if operator == "column":
+        yield operands[0]
+        return
+    for operand in operands:
+        if isinstance(operand, tuple):
+            yield from _names(operand)
+
+
+def _cut(values: Any, kind: LogicalType, digits: int) -> Any:
+    """Moments without the digits that a type does not declare, downwards; see `sql.rendered.cut_fractions`."""
+    if not digits or kind.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME):
+        return values
+    step = 10 ** (_MICROSECOND_DIGITS - min(kind.precision or 0, digits, _MICROSECOND_DIGITS))
+    if step == 1:
+        return values
+    micros = values.cast(pa.int64())
+    rest = pc.subtract(micros, pc.multiply(pc.divide(micros, step), step))  # of the sign of the value
+    rest = pc.if_else(pc.less(rest, 0), pc.add(rest, step), rest)
+    return pc.subtract(micros, rest).cast(values.type)
+
+
+def _where(put: Any, values: Any) -> Any:
+    """The values of rows that are put, null elsewhere; of nested types too."""
+    if not pa.types.is_nested(values.type):
+        return pc.if_else(put, values, pa.scalar(None, values.type))
+    places = pc.if_else(put, pa.array(np.arange(len(values))), pa.scalar(None, pa.int64()))
+    return values.take(places)

@@ -1,0 +1,122 @@
+"""Operators that compute the rows of a partition anew when one of them changes.
+
+Delta rule: what the touched partitions gave before is taken back, what they give now is added; what is the same cancels
+out. State: every row with its count. A batch reads the partitions that it touches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.plan import Field
+from upsert_platform.core.types import arrow_type
+from upsert_platform.engine.aggregate import COUNT
+from upsert_platform.engine.keys import consolidate, place_rows
+from upsert_platform.engine.state import State, StateSchema
+from upsert_platform.engine.steps import WEIGHT
+
+
+def rows_state(name: str, fields: Sequence[Field], *, more: Sequence[tuple[str, pa.DataType]] = ()) -> StateSchema:
+    """The state of rows with their counts.
+
+    Args:
+        more: columns beside those of `fields`, with their types.
+    """
+    keys = tuple((field.name, arrow_type(field.type)) for field in fields)
+    return StateSchema(name, (*keys, *more), ((COUNT, pa.int64()),))
+
+
+def move_rows(state: State, change: pa.Table, places: np.ndarray, on: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Applies signed rows to a state of rows with their counts.
+
+    Args:
+        places: of the partitions that are wanted.
+        on: columns of a partition.
+
+    Returns:
+        The rows of these partitions before and after, with their counts as `WEIGHT`.
+
+    Raises:
+        ChangelogError: a row is taken back that is not there.
+    """
+    names = [name for name, _, _ in state.schema.columns][:-1]
+    before = state.rows_of_groups(places).rename_columns([*names, WEIGHT])
+    change = change.select(before.column_names).cast(before.schema)
+    after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT) if before.num_rows else change
+    if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
+        raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild the query")
+    now = change.column(WEIGHT).to_numpy()
+    if before.num_rows:
+        here, there = code_rows([change, after], [names, names])
+        counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
+        counts[there] = after.column(WEIGHT).to_numpy()
+        now = counts[here]
+    rows = change.set_column(len(names), COUNT, pa.array(now))
+    state.put(rows, places=place_rows(rows, on, names), gone=now == 0)
+    return before, after
+
+
+def negated(table: pa.Table) -> pa.Table:
+    """Signed rows with the opposite sign."""
+    return table.set_column(table.schema.get_field_index(WEIGHT), WEIGHT, pc.negate(table.column(WEIGHT)))
+
+
+class Partitions(ABC):
+    """An operator whose result for a partition follows from the rows of that partition."""
+
+    state_name: str
+
+    @property
+    @abstractmethod
+    def partition(self) -> tuple[str, ...]:
+        """Columns of the input that tell partitions apart."""
+
+    @property
+    @abstractmethod
+    def fields(self) -> tuple[Field, ...]:
+        """Columns of the input."""
+
+    @property
+    @abstractmethod
+    def shown(self) -> tuple[Field, ...]:
+        """Columns of the result."""
+
+    @abstractmethod
+    def computed(self, table: pa.Table) -> pa.Table:
+        """The result for whole partitions, with `WEIGHT`."""
+
+    @property
+    def states(self) -> tuple[StateSchema, ...]:
+        """Row to its count."""
+        return (rows_state(self.state_name, self.fields),)
+
+    def prepare(self, table: pa.Table) -> pa.Table:
+        """Rows whose changes do not cancel out."""
+        return consolidate(table, weight=WEIGHT)
+
+    combine = prepare
+
+    def arrived(self, change: pa.Table, state: State) -> pa.Table:
+        """The change as the state keeps it."""
+        del state
+        return change
+
+    def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
+        """The change of the result."""
+        del first
+        state = states[self.state_name]
+        change = self.arrived(
+            consolidate(pa.concat_tables(inputs).select([*(item.name for item in self.fields), WEIGHT]), weight=WEIGHT),
+            state,
+        )
+        before, after = move_rows(state, change, place_rows(change, self.partition), self.partition)
+        names = [*(item.name for item in self.shown), WEIGHT]
+        parts = [negated(self.computed(before)).select(names), self.computed(after).select(names)]
+        return consolidate(pa.concat_tables(parts), weight=WEIGHT)

@@ -1,0 +1,419 @@
+"""A plan to stages: what tasks do between two exchanges.
+
+A stage reads a changelog, or the exchanges of earlier stages bucket by bucket; carries out one operator; takes the
+row-by-row steps that follow; and hands the rows to the next stage's exchange, or writes them as the query's result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from upsert_platform.changelog.rows import ORDER
+from upsert_platform.core.plan import (
+    Aggregate,
+    Arrivals,
+    Expand,
+    Expression,
+    Field,
+    Filter,
+    Join,
+    Lookup,
+    Materialize,
+    Merge,
+    Node,
+    Over,
+    Project,
+    Scan,
+    Session,
+    Temporal,
+    TopN,
+    Union,
+    Unnest,
+    Window,
+    column,
+    scans,
+)
+from upsert_platform.engine.aggregate import Groups, Multiset, multiset_of
+from upsert_platform.engine.arrivals import Arrived
+from upsert_platform.engine.join import Matches
+from upsert_platform.engine.lookup import Found
+from upsert_platform.engine.materialize import LastRows
+from upsert_platform.engine.merge import BRANCH, BRANCH_TYPE, LastChanged
+from upsert_platform.engine.over import Overs
+from upsert_platform.engine.partitions import Partitions
+from upsert_platform.engine.results import Result
+from upsert_platform.engine.sessions import Sessions
+from upsert_platform.engine.sources import PUT, Upserts
+from upsert_platform.engine.state import StateSchema
+from upsert_platform.engine.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
+from upsert_platform.engine.temporal import AsOf
+from upsert_platform.engine.topn import FirstRows
+from upsert_platform.engine.window_ends import end_of_group
+
+Operator = (
+    Upserts | Groups | Multiset | FirstRows | Matches | AsOf | Found | LastChanged | Arrived | LastRows | Partitions
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The exchange after a stage.
+
+    Attributes:
+        operator: that takes them; it reduces them beforehand. None for rows that only move.
+        prepared: the rows are partial results already.
+        group: columns that choose the bucket; with `spread` those of `rest` do too.
+    """
+
+    exchange: int
+    operator: Operator | None = None
+    prepared: bool = False
+    group: tuple[str, ...] = ()
+    rest: tuple[str, ...] = ()
+    spread: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One round of tasks.
+
+    Attributes:
+        fields: columns of its rows, before the steps.
+        scan: the changelog that is read; None for a stage that reads exchanges.
+        reads: exchanges, one per input of the operator.
+        operator: None where rows are only passed on.
+        bucketed: each bucket is read by itself; otherwise tasks take files as they come.
+        steps: taken over the operator's rows.
+        result: what is written, in the last stage.
+        first_row: the first batch makes a row of nothing (a GROUP BY without columns).
+        ordered: rows that are only added carry what orders them, since the last one of each key counts.
+        watched: names of ends of windows that close, each with the column of the scan that tells their time.
+        window_end: place of the end of such a window among the operator's group, and its name.
+        closed: groups of windows that end then, or before, may leave the state; microseconds since 1970.
+    """
+
+    number: int
+    fields: tuple[Field, ...]
+    scan: Scan | None
+    reads: tuple[int, ...]
+    operator: Operator | None
+    bucketed: bool
+    steps: tuple[Step, ...]
+    feeds: tuple[Feed, ...]
+    result: Result | None
+    ordered: bool = False
+    watched: tuple[tuple[str, str], ...] = ()
+    window_end: tuple[int, str] | None = None
+    closed: int | None = None
+
+    @property
+    def needs_spark(self) -> bool:
+        """Return whether a step has no native form."""
+        return not all(is_native(step) for step in self.steps)
+
+    @property
+    def first_row(self) -> bool:
+        return isinstance(self.operator, Groups) and not self.operator.node.group
+
+    @property
+    def looks_up(self) -> str | None:
+        """Name of the table that its operator finds rows in."""
+        return self.operator.node.table if isinstance(self.operator, Found) else None
+
+    @property
+    def states(self) -> tuple[StateSchema, ...]:
+        """The states of the operator."""
+        return self.operator.states if self.operator is not None else ()
+
+
+@dataclass
+class _Draft:
+    """A stage while later ones are found."""
+
+    number: int
+    fields: tuple[Field, ...]
+    scan: Scan | None = None
+    reads: tuple[int, ...] = ()
+    operator: Operator | None = None
+    bucketed: bool = False
+    steps: list[Step] = field(default_factory=list)
+    feeds: list[Feed] = field(default_factory=list)
+    result: Result | None = None
+    placed_by: tuple[str, ...] | None = None
+    """Columns that all rows of a bucket's groups share, followed through the steps; None when they are lost."""
+    base: tuple[Field, ...] = ()
+    """Columns before the steps."""
+    upsert: bool = False
+    """Steps are of an upsert source that has no index yet."""
+    ordered: bool = False
+    watched: list[tuple[str, str]] = field(default_factory=list)
+    window_end: tuple[int, str] | None = None
+
+    def stage(self) -> Stage:
+        return Stage(
+            self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
+            tuple(self.steps), tuple(self.feeds), self.result, self.ordered, tuple(self.watched), self.window_end,
+        )  # fmt: skip
+
+
+def plan_stages(plan: Node, result: Result, *, mark: str = "") -> tuple[Stage, ...]:
+    """The stages of a query, in the order in which they run.
+
+    Args:
+        mark: part of the names of its states, so that those of two plans are told apart.
+    """
+    return _Compiler(mark).compile(plan, result)
+
+
+class _Compiler:
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.drafts: list[_Draft] = []
+        self.exchanges = 0
+        self.states = 0
+
+    def compile(self, plan: Node, result: Result) -> tuple[Stage, ...]:
+        ends = [self._sealed(draft) for draft in self._build(plan)]
+        ready = [self._native(draft) for draft in ends]
+        together = len(ready) == 1 and ready[0].placed_by is not None and set(ready[0].placed_by) <= set(result.key)
+        if result.key and not together:
+            exchange = self._exchange()
+            for draft in ready:
+                draft.feeds.append(Feed(exchange, group=result.key))
+            ready = [self._draft(plan.fields, reads=(exchange,), bucketed=True)]
+        for draft in ready:
+            draft.result = result
+        return tuple(draft.stage() for draft in self.drafts)
+
+    def _draft(self, fields: Sequence[Field], **settings: object) -> _Draft:
+        draft = _Draft(len(self.drafts), tuple(fields), base=tuple(fields), **settings)  # type: ignore[arg-type]
+        self.drafts.append(draft)
+        return draft
+
+    def _exchange(self) -> int:
+        self.exchanges += 1
+        return self.exchanges
+
+    def _state(self) -> str:
+        self.states += 1
+        return f"_s{self.states}{self.mark}"
+
+    def _build(self, node: Node) -> list[_Draft]:
+        match node:
+            case Scan():
+                draft = self._draft(node.fields, scan=node, upsert=bool(node.key) and not node.signed)
+                draft.placed_by = None
+                return [draft]
+            case Project():
+                return [self._projected(draft, node.columns) for draft in self._build(node.input)]
+            case Filter():
+                return [self._filtered(draft, node.condition) for draft in self._build(node.input)]
+            case Window():
+                drafts = self._build(node.input)
+                self._watch(node)
+                return [self._windowed(self._sealed(draft), node) for draft in drafts]
+            case Unnest():
+                return [self._unnested(self._sealed(draft), node) for draft in self._build(node.input)]
+            case Expand():
+                return [self._expanded(self._sealed(draft), node) for draft in self._build(node.input)]
+            case Aggregate():
+                return [self._aggregate(node)]
+            case TopN():
+                return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields)]
+            case Arrivals():
+                return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields)]
+            case Join():
+                return [self._join(node)]
+            case Temporal():
+                return [self._as_of(node)]
+            case Lookup():
+                on = tuple(name for name, _ in node.on)
+                return [self._one_input(node.input, Found(node, self._state()), on, node.fields)]
+            case Session():
+                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields)]
+            case Over():
+                return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields)]
+            case Materialize():
+                return [self._one_input(node.input, LastRows(node, self._state()), node.key, node.fields)]
+            case Merge():
+                return [self._merge(node)]
+            case Union():
+                return [draft for branch in node.branches for draft in self._branch(branch, node.fields)]
+
+    def _branch(self, branch: Node, fields: tuple[Field, ...]) -> list[_Draft]:
+        """A branch of a union, its columns named as the first branch names them."""
+        columns = tuple(
+            (target.name, replace(column(own), type=target.type))
+            for own, target in zip(branch.fields, fields, strict=True)
+        )
+        # The index of an upsert source stands before the union: keys of two branches are not one key.
+        return [self._projected(self._sealed(draft), columns) for draft in self._build(branch)]
+
+    def _merge(self, node: Merge) -> _Draft:
+        operator = LastChanged(node, self._state())
+        exchange = self._exchange()
+        same = tuple((item.name, column(item)) for item in node.fields)
+        for number, branch in enumerate(node.branches):
+            tag = (BRANCH, Expression(str(number), BRANCH_TYPE, ("literal", number, BRANCH_TYPE)))
+            for draft in self._branch(branch, node.fields):
+                last = self._last_rows(draft, node.key) if branch.appends else draft
+                ready = self._native(self._projected(last, (*same, tag)))
+                ready.feeds.append(Feed(exchange, operator, group=node.key))
+        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
+
+    def _last_rows(self, draft: _Draft, key: tuple[str, ...]) -> _Draft:
+        """Rows that are only added as upserts of a key: each takes the place of the one before it."""
+        assert draft.scan is not None, "the rows of a branch come from one changelog"
+        draft.ordered = True
+        draft.steps = [
+            replace(step, kept=(PUT, *ORDER)) if isinstance(step, ProjectStep) else step for step in draft.steps
+        ]
+        operator = Upserts(key, draft.fields, self._state())
+        exchange = self._exchange()
+        draft.feeds.append(Feed(exchange, operator, group=key))
+        return self._draft(draft.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
+
+    def _projected(self, draft: _Draft, columns: tuple[tuple[str, Expression], ...]) -> _Draft:
+        draft.steps.append(ProjectStep(columns))
+        draft.fields = tuple(Field(name, expression.type) for name, expression in columns)
+        if draft.placed_by is not None:
+            shown = {expression.column: name for name, expression in columns if expression.column is not None}
+            names = [shown.get(name) for name in draft.placed_by]
+            draft.placed_by = tuple(name for name in names if name) if all(names) else None
+        return draft
+
+    def _filtered(self, draft: _Draft, condition: Expression) -> _Draft:
+        draft.steps.append(FilterStep(condition, PUT if draft.upsert else None))
+        return draft
+
+    def _windowed(self, draft: _Draft, node: Window) -> _Draft:
+        draft.steps.append(WindowStep(node))
+        draft.fields = node.fields
+        return draft
+
+    def _unnested(self, draft: _Draft, node: Unnest) -> _Draft:
+        draft.steps.append(UnnestStep(node))
+        draft.fields = node.fields
+        return draft
+
+    def _watch(self, node: Window) -> None:
+        """Has the table read that tells the time of a window that closes."""
+        if node.closing is not None:
+            (scan,) = [item for item in scans(node.input) if item.table == node.closing.table]
+            (draft,) = [item for item in self.drafts if item.scan is scan]
+            draft.watched.append((node.names[1], node.closing.column))
+
+    def _expanded(self, draft: _Draft, node: Expand) -> _Draft:
+        draft.steps.append(ExpandStep(node))
+        draft.fields, draft.placed_by = node.fields, None
+        return draft
+
+    def _sealed(self, draft: _Draft) -> _Draft:
+        """The source with its contribution index behind it, if it needs one."""
+        if not draft.upsert:
+            return draft
+        assert draft.scan is not None
+        key, copies = _kept_key(draft)
+        if copies:
+            draft.steps.insert(0, ProjectStep((*_same(draft.scan.fields), *copies)))
+        extra = tuple(name for name, _ in copies)
+        draft.steps = [
+            replace(step, kept=(*(() if at == 0 and copies else extra), PUT, *ORDER))
+            if isinstance(step, ProjectStep)
+            else step
+            for at, step in enumerate(draft.steps)
+        ]
+        columns = (*(Field(name, expression.type) for name, expression in copies), *draft.fields)
+        operator = Upserts(key, columns, self._state())
+        exchange = self._exchange()
+        draft.upsert = False
+        draft.feeds.append(Feed(exchange, operator, group=key))
+        sealed = self._draft(columns, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
+        if copies:
+            self._projected(sealed, _same(draft.fields))
+        return sealed
+
+    def _native(self, draft: _Draft) -> _Draft:
+        """A stage whose steps need Spark passes its rows on first, unless it reads files as they come."""
+        if not draft.bucketed or all(is_native(step) for step in draft.steps):
+            return draft
+        exchange = self._exchange()
+        draft.feeds.append(Feed(exchange))
+        steps, draft.steps = draft.steps, []
+        passing = self._draft(draft.base, reads=(exchange,), steps=steps)
+        passing.fields = draft.fields
+        return passing
+
+    def _inputs(self, node: Node) -> list[_Draft]:
+        return [self._native(self._sealed(draft)) for draft in self._build(node)]
+
+    def _aggregate(self, node: Aggregate) -> _Draft:
+        groups = Groups(node, self._state())
+        exchange = self._exchange()
+        inputs = self._inputs(node.input)
+        for draft in inputs:
+            draft.feeds.append(Feed(exchange, groups, group=node.group))
+        sets = dict.fromkeys(found for item in groups.plan.items if (found := multiset_of(item)) is not None)
+        for argument, condition in sets:
+            values = Multiset(node, argument, condition, self._state())
+            spread = self._exchange()
+            names = tuple(values.group_names)
+            for draft in inputs:
+                draft.feeds.append(Feed(spread, values, group=names, rest=("value",), spread=values.spread))
+            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_end=end_of_group(node))
+            stage.feeds.append(Feed(exchange, groups, prepared=True, group=node.group))
+        end = end_of_group(node)
+        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end}
+        return self._draft(node.fields, reads=(exchange,), **settings)
+
+    def _one_input(self, given: Node, operator: Operator, by: tuple[str, ...], fields: Sequence[Field]) -> _Draft:
+        """An operator over one input, whose rows it takes by some columns."""
+        exchange = self._exchange()
+        for draft in self._inputs(given):
+            draft.feeds.append(Feed(exchange, operator, group=by))
+        return self._draft(fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=by)
+
+    def _join(self, node: Join) -> _Draft:
+        operator = Matches(node, self._state(), self._state())
+        sides = ((node.left, node.left_on), (node.right, node.right_on))
+        placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
+        return self._two_inputs(operator, sides, node.fields, placed)
+
+    def _as_of(self, node: Temporal) -> _Draft:
+        operator = AsOf(node, self._state(), self._state())
+        return self._two_inputs(operator, ((node.input, node.on), (node.versions, node.key)), node.fields, node.on)
+
+    def _two_inputs(
+        self,
+        operator: Matches | AsOf,
+        sides: Sequence[tuple[Node, tuple[str, ...]]],
+        fields: Sequence[Field],
+        placed: tuple[str, ...] | None,
+    ) -> _Draft:
+        """An operator over two inputs, each by some columns."""
+        exchanges = (self._exchange(), self._exchange())
+        for exchange, (side, on) in zip(exchanges, sides, strict=True):
+            for draft in self._inputs(side):
+                draft.feeds.append(Feed(exchange, operator, group=on))
+        return self._draft(fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed)
+
+
+def _same(fields: Sequence[Field]) -> tuple[tuple[str, Expression], ...]:
+    """Columns as they are."""
+    return tuple((item.name, column(item)) for item in fields)
+
+
+def _kept_key(draft: _Draft) -> tuple[tuple[str, ...], tuple[tuple[str, Expression], ...]]:
+    """Names of an upsert source's key after its steps, and copies of the key's columns if a step loses one."""
+    assert draft.scan is not None
+    names = list(draft.scan.key)
+    for step in draft.steps:
+        if isinstance(step, ProjectStep):
+            shown = {expression.column: name for name, expression in step.columns if expression.column is not None}
+            if not all(name in shown for name in names):
+                fields = {item.name: item for item in draft.scan.fields}
+                copies = tuple((f"_k{at}", column(fields[name])) for at, name in enumerate(draft.scan.key))
+                return tuple(name for name, _ in copies), copies
+            names = [shown[name] for name in names]
+    return tuple(names), ()

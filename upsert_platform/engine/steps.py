@@ -1,0 +1,211 @@
+"""Row-by-row steps between operators, in Arrow: projections, filters and windows.
+
+An expression that Arrow cannot evaluate exactly as Flink has no native form; `tasks` hands such steps to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window
+from upsert_platform.core.types import arrow_type
+from upsert_platform.engine.unnest import unnested
+
+WEIGHT: Final = internal("w")
+"""BIGINT: how often a row was added, less how often it was taken back."""
+
+_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
+    "and": pc.and_kleene, "or": pc.or_kleene,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStep:
+    """Columns computed from each row; `WEIGHT` and the columns of `kept` stay beside them."""
+
+    columns: tuple[tuple[str, Expression], ...]
+    kept: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FilterStep:
+    """The rows for which a condition is true.
+
+    Attributes:
+        into: a BOOLEAN column that becomes false for the other rows, which then stay.
+    """
+
+    condition: Expression
+    into: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowStep:
+    """Adds the columns of a window table function.
+
+    Attributes:
+        closed: windows that end then, or before, take no rows any more; microseconds since 1970. None: all do.
+    """
+
+    window: Window
+    closed: int | None = None
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts of steps.
+
+    Attributes:
+        late: rows that were left out of a window since it is closed; one that falls into several counts for each.
+        times: name of a window's end to the greatest event time per partition.
+    """
+
+    late: int = 0
+    times: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandStep:
+    """Copies rows for each grouping of GROUPING SETS."""
+
+    expand: Expand
+
+
+@dataclass(frozen=True, slots=True)
+class UnnestStep:
+    """Repeats rows for the elements of a collection."""
+
+    unnest: Unnest
+
+
+Step = ProjectStep | FilterStep | WindowStep | ExpandStep | UnnestStep
+
+
+def is_native(step: Step) -> bool:
+    """Return whether Arrow can take the step."""
+    match step:
+        case ProjectStep():
+            return all(expression.native is not None for _, expression in step.columns)
+        case FilterStep():
+            return step.condition.native is not None
+    return True
+
+
+def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table:
+    """Takes native steps over rows, and counts what comes too late."""
+    for step in steps:
+        match step:
+            case ProjectStep():
+                table = _project(table, step)
+            case FilterStep():
+                assert step.condition.native is not None
+                condition = evaluate(step.condition.native, table)
+                if step.into is None:
+                    table = table.filter(condition)
+                else:
+                    both = pc.and_(table.column(step.into), pc.fill_null(condition, False))
+                    table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
+            case WindowStep():
+                table = _windows(table, step, tally)
+            case UnnestStep():
+                table = unnested(table, step.unnest)
+            case ExpandStep():
+                table = pa.concat_tables([_project(table, ProjectStep(columns)) for columns in step.expand.sets])
+    return table
+
+
+def _project(table: pa.Table, step: ProjectStep) -> pa.Table:
+    columns: dict[str, Any] = {}
+    for name, expression in step.columns:
+        assert expression.native is not None
+        columns[name] = evaluate(expression.native, table).cast(arrow_type(expression.type))
+    for name in (*step.kept, WEIGHT):
+        if name in table.column_names:
+            columns[name] = table.column(name)
+    return pa.table(columns)
+
+
+def evaluate(native: Native, table: pa.Table) -> Any:
+    """The values of an expression, one per row."""
+    operator, *operands = native
+    if operator == "column":
+        return table.column(operands[0])
+    if operator == "literal":
+        value, kind = operands
+        return pa.chunked_array([pa.repeat(pa.scalar(value, arrow_type(kind)), table.num_rows)])
+    values = [evaluate(operand, table) for operand in operands if isinstance(operand, tuple)]
+    if operator in _BINARY:
+        return _BINARY[operator](*values)
+    match operator:
+        case "shift":
+            return pc.add(values[0], pa.scalar(operands[1], pa.duration("us")))
+        case "not":
+            return pc.invert(values[0])
+        case "is null":
+            return pc.is_null(values[0])
+        case "is true":
+            return pc.fill_null(values[0], False)
+        case "if":
+            return pc.if_else(pc.fill_null(values[0], False), values[1], pa.scalar(None, values[1].type))
+        case "widen":
+            return values[0].cast(arrow_type(operands[1]))
+    raise AssertionError(operator)
+
+
+def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:
+    """Rows with the windows that they fall into; a row without a time falls into none."""
+    window = step_of.window
+    at = table.schema.get_field_index(window.time)
+    table = table.filter(pc.is_valid(table.column(at)))
+    kind = table.column(at).type
+    times = table.column(at).cast(pa.int64()).to_numpy()
+    if window.kind == "cumulate":
+        base = times - (times - window.offset) % window.size
+        count = window.size // window.step
+        nth = (times - base) // window.step
+        copies = count - nth
+        chosen = np.repeat(np.arange(len(times)), copies)
+        within = np.arange(len(chosen)) - np.repeat(np.cumsum(copies) - copies, copies)
+        starts = base[chosen]
+        ends = starts + (nth[chosen] + within + 1) * window.step
+    else:
+        step = window.step
+        last = times - (times - window.offset) % step
+        most = -(-window.size // step)
+        chosen = np.repeat(np.arange(len(times)), most)
+        starts = last[chosen] - np.tile(np.arange(most), len(times)) * step
+        ends = starts + window.size
+        inside = times[chosen] < ends
+        chosen, starts, ends = chosen[inside], starts[inside], ends[inside]
+    if step_of.closed is not None:
+        open_still = ends > step_of.closed
+        tally.late += int((~open_still).sum())
+        chosen, starts, ends = chosen[open_still], starts[open_still], ends[open_still]
+    wide = table.take(pa.array(chosen))
+    plain = pa.timestamp("us")
+    for name, values, of in zip(window.names, (starts, ends, ends - 1000), (plain, plain, kind), strict=True):
+        wide = wide.append_column(name, pa.array(values).cast(of))
+    return wide
+
+
+def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field, ...]:
+    """The columns that rows have after steps, without `WEIGHT` and kept ones."""
+    found = tuple(fields)
+    for step in steps:
+        if isinstance(step, ProjectStep):
+            found = tuple(Field(name, expression.type) for name, expression in step.columns)
+        elif isinstance(step, WindowStep):
+            found = (*found, *step.window.fields[-3:])
+        elif isinstance(step, UnnestStep):
+            found = (*found, *step.unnest.added)
+        elif isinstance(step, ExpandStep):
+            found = step.expand.fields
+    return found

@@ -1,0 +1,163 @@
+"""Asset checks of a changelog, in one step: `offsets_accounted` and `quarantine_below`.
+
+Annotations are evaluated here: Dagster reads those of `context` as objects.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import dagster as dg
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.changelog.quarantine import NothingDecoded, discarded, nothing_decoded, quarantined_count
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.model import Table
+from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.core.source import Source
+from upsert_platform.graph import keys, metadata
+from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.resources import PlatformResource
+
+
+def changelog_checks(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+    """Looks at the offsets that the run committed, and at the quarantine as it is now. Needs no JVM.
+
+    Where every record that was ever read is in quarantine, the step fails too: a run that leaves a table empty must not
+    succeed.
+    """
+    key = names.changelog_key(table.name)
+    blocking = platform_settings(table).quarantine_blocking
+    quarantine = dg.AssetCheckKey(key, keys.CHECK_QUARANTINE)
+
+    @dg.multi_asset_check(
+        name=names.op_name("checks", table.name),
+        specs=[
+            dg.AssetCheckSpec(
+                keys.CHECK_ACCOUNTED,
+                asset=key,
+                description="offsets = records + gaps; records = kept + superseded + quarantined + skipped",
+            ),
+            dg.AssetCheckSpec(
+                keys.CHECK_QUARANTINE,
+                asset=key,
+                blocking=blocking,
+                description="No record is in quarantine (a warning), not all of them (an error), and fewer than"
+                " 'quarantine.fail-count' and 'quarantine.fail-percent' say, where they are declared (an error).",
+            ),
+        ],
+        can_subset=True,
+    )
+    @names.bound
+    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        with told_plainly():
+            source = platform.sound().sources[table.name]
+            store = platform.changelog(source)
+        if dg.AssetCheckKey(key, keys.CHECK_ACCOUNTED) in context.selected_asset_check_keys:
+            with told_plainly():
+                found = accounted_result(store, own=store.batches_of_run(context.run.run_id), key=key)
+            yield found
+        if quarantine not in context.selected_asset_check_keys:
+            return
+        with told_plainly():
+            nothing = nothing_decoded(store, Mask.of(source.table))
+            found = quarantine_result(source, store, nothing, key=key)
+        yield found
+        if nothing is not None and not blocking:  # Dagster fails the step of a check that blocks
+            raise dg.Failure(description=found.description, allow_retries=False)
+
+    return check
+
+
+def accounted_result(store: ChangelogStore, *, own: Sequence[int], key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Return the result of `offsets_accounted`.
+
+    Args:
+        own: batches of the run; of a run that read nothing new, the newest batch is looked at.
+    """
+    head = store.head()
+    batches = own or ([head.batch] if head is not None and head.batch else [])
+    if not batches:
+        return dg.AssetCheckResult(
+            check_name=keys.CHECK_ACCOUNTED,
+            asset_key=key,
+            passed=True,
+            metadata={"new": False, "batch": 0},
+            description="nothing was read yet",
+        )
+    accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
+    flat = [account for batch in sorted(accounts) for account in accounts[batch]]
+    wrong = [
+        f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
+        for account in flat
+        if (reason := account.imbalance())
+    ]
+    wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
+    wrong += _holes(flat)
+    summed = total(flat)
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_ACCOUNTED,
+        asset_key=key,
+        passed=not wrong,
+        metadata={
+            **metadata.of_account(summed),
+            "new": bool(own),
+            "batch": max(batches),
+            **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
+        },
+    )
+
+
+def _holes(accounts: list[RangeAccount]) -> list[str]:
+    """Ranges of a partition that do not begin where the one before ended."""
+    ends: dict[tuple[str, int], int] = {}
+    found = []
+    for account in accounts:
+        place = (account.topic, account.partition)
+        if ends.get(place, account.start) != account.start:
+            found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
+        ends[place] = account.end
+    return found
+
+
+def quarantine_result(
+    source: Source, store: ChangelogStore, nothing: NothingDecoded | None, *, key: dg.AssetKey
+) -> dg.AssetCheckResult:
+    """Return the result of `quarantine_below`.
+
+    Args:
+        nothing: what is known of a changelog whose records were all quarantined.
+    """
+    quarantined = quarantined_count(store)
+    if not quarantined and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
+        return dg.AssetCheckResult(
+            check_name=keys.CHECK_QUARANTINE, asset_key=key, passed=True, metadata={"in_quarantine": 0}
+        )
+    head = store.head()
+    accounts = store.accounts(after=0, upto=head.batch if head else 0)
+    records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)
+    reasons = []
+    count, percent = source.quarantine_limits
+    if count is not None and quarantined >= count:
+        reasons.append(f"'quarantine.fail-count' = '{count}'")
+    if percent is not None and quarantined * 100 >= percent * records:
+        reasons.append(f"'quarantine.fail-percent' = '{percent}'")
+    table, told = source.table.name, None
+    if nothing is not None:
+        told = nothing.told(table)
+    elif quarantined:
+        told = (
+            f"{quarantined} of {records} records are in quarantine"
+            f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine list {table}'"
+            f" tells why, 'quarantine replay {table}' tries them again, 'quarantine discard {table}' gives them up"
+        )
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_QUARANTINE,
+        asset_key=key,
+        passed=not quarantined,
+        severity=dg.AssetCheckSeverity.ERROR if reasons or nothing else dg.AssetCheckSeverity.WARN,
+        metadata={"in_quarantine": quarantined, "records_read": records, "discarded": len(discarded(store))},
+        description=told,
+    )

@@ -1,0 +1,228 @@
+"""Functions of Spark's tasks that compare a changelog with its table of a database: rows to hashes, hashes to sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.mysql.chunk_sums import BUCKETS, ChunkTask
+from upsert_platform.mysql.chunks import Chunk
+
+Batches = Iterator[pa.RecordBatch]
+STATES_DDL: Final = "id BIGINT, place BIGINT, n BIGINT, r INT, hash BIGINT"
+SHOWN_DDL: Final = "id BIGINT, n BIGINT, r INT, shown ARRAY<STRING>"
+WRAP: Final = 1 << 64
+_BEFORE: Final = -1
+"""The number of rows that the changelog had."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The place of a key: its value as a number, by which chunks are bounded, or a bucket of its hash.
+
+    Attributes:
+        by_value: whether chunks are ranges of the key, which is one whole number.
+    """
+
+    task: ChunkTask
+    by_value: bool
+
+    def of(self, batch: pa.RecordBatch, ids: np.ndarray) -> np.ndarray:
+        """Return the place of each row: ``int64``."""
+
+        if not self.by_value:
+            return (ids % np.uint64(BUCKETS)).astype(np.int64)
+        values = batch.column(self.task.key[0])
+        if pa.types.is_decimal(values.type):  # BIGINT UNSIGNED: its half is taken off, so that 64 bits hold it
+            biased = values.cast(pa.uint64()).to_numpy(zero_copy_only=False) ^ np.uint64(1 << 63)
+            return biased.view(np.int64)
+        return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+@dataclass(frozen=True)
+class HashedRows:
+    """The function for ``mapInArrow`` that makes `STATES_DDL` of rows of a changelog.
+
+    Attributes:
+        numbered: whether rows have their places in the log.
+    """
+
+    places: Places
+    numbered: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+
+        task = self.places.task
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            ids = task.ids(batch)
+            gone = pc.equal(batch.column(rows.KIND), rows.KIND_DELETE)
+            hashes = pa.array(task.hashes(batch).view(np.int64))
+            yield pa.record_batch(
+                {
+                    "id": pa.array(ids.view(np.int64)),
+                    "place": pa.array(self.places.of(batch, ids)),
+                    **_numbers(batch, numbered=self.numbered),
+                    "hash": pc.if_else(gone, pa.scalar(None, pa.int64()), hashes),
+                }
+            )
+
+
+def _numbers(batch: pa.RecordBatch, *, numbered: bool) -> dict[str, pa.Array]:
+    """The columns `n` and `r`: the place of each row in the log."""
+
+    if numbered:
+        return {"n": batch.column(rows.OFFSET).cast(pa.int64()), "r": batch.column(rows.ROW).cast(pa.int32())}
+    count = batch.num_rows
+    return {"n": pa.array(np.full(count, _BEFORE, np.int64)), "r": pa.array(np.zeros(count, np.int32))}
+
+
+@dataclass(frozen=True)
+class ShownRows:
+    """The function for ``mapInArrow`` that gives rows of some keys as texts: `SHOWN_DDL`."""
+
+    task: ChunkTask
+    ids: frozenset[int]
+    numbered: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+
+        for every in batches:
+            if not every.num_rows:
+                continue
+            ids = self.task.ids(every).view(np.int64)
+            wanted = pa.array(np.isin(ids, list(self.ids)))
+            batch = every.filter(wanted)
+            yield pa.record_batch(
+                {
+                    "id": pa.array(ids).filter(wanted),
+                    **_numbers(batch, numbered=self.numbered),
+                    "shown": self.task.texts(batch),
+                }
+            )
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """The function for ``mapInArrow`` that gets numbers of files and gives their rows."""
+
+    location: TableLocation
+    names: tuple[str, ...]
+
+    def __call__(self, numbers: Batches) -> Batches:
+
+        system, folder = file_system(self.location)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                with system.open_input_file(f"{folder}{self.names[number]}") as file:
+                    yield from pq.ParquetFile(file).iter_batches()
+
+
+@dataclass(frozen=True)
+class Then:
+    """Two functions for ``mapInArrow``, one after the other in the same task."""
+
+    first: Callable[[Batches], Batches]
+    then: Callable[[Batches], Batches]
+
+    def __call__(self, batches: Batches) -> Batches:
+        return self.then(self.first(batches))
+
+
+@dataclass(frozen=True)
+class OfChunks:
+    """The function for ``mapInArrow`` that gets numbers of shares: sums, or rows, of their chunks."""
+
+    task: ChunkTask
+    shares: tuple[tuple[tuple[int, Chunk], ...], ...]
+    what: str
+
+    def __call__(self, numbers: Batches) -> Batches:
+        mine = [item for batch in numbers for number in batch.column(0).to_pylist() for item in self.shares[number]]
+        if mine:
+            yield from self.task.sums(mine) if self.what == "sums" else self.task.rows(mine)
+
+
+@dataclass(frozen=True)
+class BucketSums:
+    """The function for ``mapInArrow`` that gives the sums of all buckets of keys, to one task."""
+
+    task: ChunkTask
+
+    def __call__(self, numbers: Batches) -> Batches:
+        for _ in numbers:
+            yield from self.task.bucket_sums()
+
+
+@dataclass(frozen=True)
+class BucketRows:
+    """The function for ``mapInArrow`` that gives the rows of some buckets of keys, to one task."""
+
+    task: ChunkTask
+    buckets: frozenset[int]
+
+    def __call__(self, numbers: Batches) -> Batches:
+        for _ in numbers:
+            yield from self.task.rows([(0, Chunk(None, None))], buckets=self.buckets)
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """The function for ``mapInArrow`` that adds the number of a row's chunk, or bucket, and leaves other rows out.
+
+    Attributes:
+        uppers: the last place of every chunk; None: places are buckets.
+        after: the place before the first chunk; None: it begins the table.
+        sums: give rows and sum per number instead of rows.
+    """
+
+    uppers: tuple[int, ...] | None
+    after: int | None
+    sums: bool = False
+
+    def __call__(self, batches: Batches) -> Batches:
+
+        totals: dict[int, list[int]] = {}
+        for batch in batches:
+            places = batch.column("place").to_numpy(zero_copy_only=False)
+            if self.uppers is None:
+                numbers, inside = places, np.ones(len(places), bool)
+            else:
+                numbers = np.searchsorted(np.array(self.uppers, np.int64), places, side="left")
+                inside = numbers < len(self.uppers)
+                if self.after is not None:
+                    inside &= places > self.after
+            kept = batch.filter(pa.array(inside))
+            numbers = numbers[inside].astype(np.int64)
+            if not self.sums:
+                yield kept.append_column("number", pa.array(numbers.astype(np.int32)))
+                continue
+            hashes = kept.column("hash").to_numpy(zero_copy_only=False).view(np.uint64)
+            for number in np.unique(numbers).tolist():
+                of_number = hashes[numbers == number]
+                found = totals.setdefault(number, [0, 0])
+                found[0] += len(of_number)
+                found[1] = (found[1] + int(of_number.sum(dtype=np.uint64))) % WRAP
+        if self.sums and totals:
+            yield _totals(totals)
+
+
+def _totals(totals: Mapping[int, Sequence[int]]) -> pa.RecordBatch:
+
+    return pa.record_batch(
+        {
+            "number": pa.array(list(totals), pa.int32()),
+            "rows": pa.array([item[0] for item in totals.values()], pa.int64()),
+            "total": pa.array([Decimal(item[1]) for item in totals.values()], pa.decimal128(20, 0)),
+        }
+    )

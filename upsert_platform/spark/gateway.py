@@ -1,0 +1,119 @@
+"""The JVM of a Spark session, started as PySpark starts it, from a process of any number of threads.
+
+PySpark starts it with a function that runs in the child between fork and exec. Where the process has threads of C
+libraries, such as Kafka's clients, that child may crash before it becomes the JVM.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Final
+
+from upsert_platform.core.errors import EndpointError
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
+
+PORT: Final = "PYSPARK_GATEWAY_PORT"
+SECRET: Final = "PYSPARK_GATEWAY_SECRET"
+"""Variables that name a JVM that runs already."""
+_CONNECTION: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+"""Names the file into which the JVM writes its port and secret."""
+_IGNORING_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""Ctrl-C is for the program, which ends the JVM in order; an ignored signal stays ignored by what a shell becomes."""
+_LOOK_SECONDS: Final = 0.02
+_ENDING_SECONDS: Final = 1.0
+GONE: Final = (
+    "Spark's JVM is gone: it was killed, most often for want of memory. Give it more with 'spark.driver.memory', or"
+    " take less at once with 'batch.max-records'; the next run goes on where this one stopped"
+)
+"""What is told of an error for which `is_gone` holds."""
+
+
+def start_gateway(*, stderr: int) -> ClientServer:
+    """Start a JVM with the arguments of ``PYSPARK_SUBMIT_ARGS``, and connect to it.
+
+    The JVM ends when this process does: it reads a pipe that then closes.
+
+    Args:
+        stderr: descriptor for the JVM's error output.
+
+    Raises:
+        EndpointError: the JVM ended while it started.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.java_gateway import launch_gateway
+
+    if PORT in os.environ:  # of spark-submit, which has started this program
+        return launch_gateway()
+    submit = Path(_find_spark_home()) / "bin" / "spark-submit"
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    with tempfile.TemporaryDirectory() as folder:
+        told = Path(folder) / "connection"
+        process = subprocess.Popen(
+            [*_IGNORING_INTERRUPTS, str(submit), *arguments],
+            env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(told)}, stdin=subprocess.PIPE, stderr=stderr,
+        )  # fmt: skip
+        while not told.is_file():
+            if process.poll() is not None:
+                raise EndpointError(
+                    f"Spark's JVM ended while it started (status {process.returncode}); its own messages stand before"
+                    " this one. Look at the settings of Spark ('upsert-platform submit-args') and at free memory"
+                )
+            time.sleep(_LOOK_SECONDS)
+        port, secret = _read(told)
+    gateway = connect(port, secret)
+    gateway.proc = process
+    return gateway
+
+
+def connect(port: int, secret: str) -> ClientServer:
+    """Connect to a JVM that runs."""
+    from pyspark.java_gateway import launch_gateway
+
+    before = {name: os.environ.get(name) for name in (PORT, SECRET)}
+    os.environ |= {PORT: str(port), SECRET: secret}
+    try:
+        return launch_gateway()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether an error says that the JVM of this process's session has ended, whoever started it."""
+    if not any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in walk_tb(error.__traceback__)):
+        return False
+    if isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError":
+        return True
+    return type(error).__name__ == "Py4JError" and _has_ended()
+
+
+def _has_ended() -> bool:
+    """Return whether the JVM that this process started has ended, which is known a moment after its last answer."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = None if pyspark is None else pyspark.SparkContext._gateway  # noqa: SLF001 - no other way tells
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_SECONDS)
+    return process.poll() is not None
+
+
+def _read(told: Path) -> tuple[int, str]:
+    from pyspark.serializers import UTF8Deserializer, read_int
+
+    with told.open("rb") as file:
+        return read_int(file), UTF8Deserializer().loads(file)

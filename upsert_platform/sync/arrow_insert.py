@@ -1,0 +1,101 @@
+"""The change frame of an insert in Arrow: `transform.change_frame` where Arrow computes the same values as Spark.
+
+Inserts that select columns as they are, constants, and conditions that Arrow evaluates alike, of a source with a
+primary key into a table with one. Spark computes other inserts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from upsert_platform.changelog.change_rows import can_be_told_apart
+from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
+from upsert_platform.core.connector import Writable
+from upsert_platform.core.destination import Destination
+from upsert_platform.core.model import Column
+from upsert_platform.core.plan import Native
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.sql.insert import written_columns
+from upsert_platform.sql.native import native_condition, native_form
+from upsert_platform.sql.rendered import cut_fractions
+from upsert_platform.sync.binding import Target
+from upsert_platform.sync.connectors import connector_of
+
+if TYPE_CHECKING:
+    from upsert_platform.changelog.store import ChangelogStore
+    from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert
+
+_NULL = "NULL"
+
+
+@dataclass(frozen=True)
+class ArrowInsert:
+    """An insert that Arrow computes.
+
+    Attributes:
+        native: what is computed.
+    """
+
+    target: Target
+    native: NativeInsert
+
+    @classmethod
+    def of(cls, target: Target, destination: Destination) -> Self | None:
+        """The form of an insert; None where Spark has to compute it, or to write it. After `Destination.prepare`."""
+        from upsert_platform.engine.native_insert import NativeInsert
+
+        source, insert = target.source.table, target.insert
+        stored = {column.name: column.type for column in stored_columns(source) if column.type is not None}
+        keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
+        if not (source.primary_key and keyed and target.table.primary_key and destination.primary_key):
+            return None
+        if insert.overwrite or insert.failure is not None or not _is_written_in_task(destination):
+            return None
+        condition = native_condition(insert.predicate, stored) if insert.predicate else None
+        if insert.predicate and condition is None:
+            return None
+        columns = written_columns(target.table)
+        connector = connector_of(target.table)
+        digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
+        values: list[Native | None] = []
+        for text, column in zip(insert.projections, columns, strict=True):
+            found = None if text == _NULL else native_form(text, stored)
+            if (found is None and text != _NULL) or not _is_carried(found, column, stored, digits):
+                return None
+            values.append(found)
+        key = tuple(target.table.primary_key)
+        return cls(target, NativeInsert(columns, key, tuple(values), condition, digits))
+
+    def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
+        """Return the function that computes the changes of the batches after `after` up to `upto`.
+
+        Args:
+            paths: of the files of the changelog that may hold them; they are small.
+        """
+        from upsert_platform.engine.native_insert import ChangesOfSpan
+
+        return ChangesOfSpan(self.native, store.table, store.location, tuple(paths), after, upto)
+
+
+def _is_written_in_task(destination: Destination) -> bool:
+    if not isinstance(destination, WritesInTask) or not destination.writes_in_task():
+        return False
+    return not (isinstance(destination, StoresOtherValues) and destination.folded_key())
+
+
+def _is_carried(value: Native | None, column: Column, stored: Mapping[str, LogicalType], digits: int) -> bool:
+    """Return whether a value needs nothing but `_cut` to be what the target's column takes."""
+    if column.type is None:
+        return False
+    if value is None:
+        return True
+    if value[0] not in ("column", "literal"):
+        return False
+    given = stored[value[1]] if value[0] == "column" else value[2]
+    if arrow_type(given) != arrow_type(column.type):
+        return False
+    cut = bool(digits) and cut_fractions("value", column.type, digits=digits) != "value"
+    return not cut or column.type.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME)

@@ -1,0 +1,109 @@
+"""The result of comparing a destination with its changelog, and the sample of keys from earlier batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from upsert_platform.core.capabilities import ReadsRecent
+from upsert_platform.core.destination import Verdict
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.masking import Mask
+from upsert_platform.sync.destination_hop import DestinationHop
+
+SAMPLE_BATCHES: Final = 20
+SAMPLE_ROWS: Final = 1000
+SAMPLE_SCANNED_ROWS: Final = 200_000
+"""Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
+SHOWN_ROWS: Final = 20
+STATUS: Final = internal("status")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Result of comparing expected rows with a destination.
+
+    Attributes:
+        compared: keys that were looked at.
+        missing: keys that should be in the table and are not.
+        extra: keys that are in the table and should not be.
+        stale: keys whose row differs.
+        refused: keys whose last change the destination refused; they are in the lake and count as no difference.
+        expired: keys whose row the destination has let go of, as it may after its time to live; no difference either.
+        rows: that the table has, where all of them were looked at one by one.
+        earlier_batches: of the batches before those that were to be compared, how many a sample of keys is from.
+        sample: some differing rows: status, key, and the columns that differ with both values, as text.
+    """
+
+    batch: int
+    complete: bool
+    compared: int
+    missing: int
+    extra: int
+    stale: int
+    refused: int
+    sample: tuple[Mapping[str, str], ...]
+    expired: int = 0
+    rows: int | None = None
+    earlier_batches: int = 0
+
+    @property
+    def passed(self) -> bool:
+        """Return whether nothing differs."""
+        return not (self.missing or self.extra or self.stale)
+
+    def verdict(self) -> Verdict:
+        """The form that is kept in the destination."""
+        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
+        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
+
+
+def sampled_since(
+    hop: DestinationHop, before: int, *, most: int = SAMPLE_SCANNED_ROWS, behind: int = 0
+) -> tuple[int, int]:
+    """The batch after which keys of earlier batches are sampled, and the change rows between: few enough to read.
+
+    Args:
+        before: the last batch to sample from.
+        most: change rows between.
+        behind: the batch behind which to sample.
+
+    Returns:
+        `before` and 0 where even the nearest start has more rows behind it than a sample may cost.
+    """
+    first = max(behind, before - SAMPLE_BATCHES, 0)
+    accounts = hop.store.accounts(after=first, upto=before) if before > first else {}
+    affordable: list[tuple[int, int]] = []
+    rows = 0
+    for batch in range(before, first, -1):
+        rows += sum(account.rows for account in accounts.get(batch, ()))
+        if rows > most:
+            break
+        affordable.append((batch - 1, rows))
+    if affordable and isinstance(hop.destination, ReadsRecent):  # it is read on from a position: is there one?
+        starts = hop.destination.recent_batches()
+        affordable = [start for start in affordable if start[0] in starts]
+    return affordable[-1] if affordable else (before, 0)
+
+
+def describe(
+    row: Mapping[str, Any], key: Sequence[str], columns: Sequence[str], *, skips_nulls: bool, mask: Mask
+) -> dict[str, str]:
+    """A row of `verify.judged_rows` that differs, in words, without the values of masked columns."""
+
+    def told(name: str, place: str) -> str:
+        return mask.value(name, repr(row[place]))
+
+    differing = [
+        f"{name}: expected {told(name, f'e{index}')}, found {told(name, f'a{index}')}"
+        for index, name in enumerate(columns)
+        if row[STATUS] == "stale" and row[f"e{index}"] != row[f"a{index}"]
+        if row[f"e{index}"] is not None or not skips_nulls
+    ]
+    return {
+        "status": str(row[STATUS]),
+        "key": ", ".join(f"{name}={told(name, f'k{index}')}" for index, name in enumerate(key)),
+        "difference": "; ".join(differing),
+    }

@@ -1,0 +1,209 @@
+"""Equality of a batch and of what a destination holds for it, by sums that tasks make of rows in Arrow.
+
+Neither side passes through the JVM where Arrow computes the insert, and no row meets another: the tasks that reduce the
+changelog sum up what must be, and those that read the destination what is there (`changelog/summed_in_tasks.py`).
+Where the sums differ nothing is known yet, and `verify` joins both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
+from upsert_platform.core.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
+from upsert_platform.core.types import arrow_type
+from upsert_platform.sync.arrow_insert import ArrowInsert
+from upsert_platform.sync.comparison import SAMPLE_ROWS
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.equal_sums import EqualRows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from upsert_platform.changelog.counting_rows import Drawn
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, Hashes, Task, Told
+    from upsert_platform.engine.native_insert import NativeInsert
+
+
+class Equality(NamedTuple):
+    """The result of comparing sums.
+
+    Attributes:
+        compared: whether there are sums of both sides.
+        rows: how many rows there are where both sides are equal; else None.
+    """
+
+    compared: bool
+    rows: EqualRows | None
+
+
+NOT_COMPARED: Final = Equality(compared=False, rows=None)
+
+
+def equal_in_tasks(
+    spark: SparkSession, hop: DestinationHop, *, since: int, after: int, upto: int, earlier_rows: int
+) -> Equality:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of those after `since`.
+
+    Args:
+        earlier_rows: change rows between `since` and `after`.
+    """
+    destination = hop.destination
+    fields = _fields(hop)
+    if not isinstance(destination, ReadsInTasks) or fields is None or hop.refused.keys().num_rows:
+        return NOT_COMPARED
+    if isinstance(destination, WritesByMode) and (destination.skips_nulls or destination.keeps_deleted):
+        return NOT_COMPARED  # rows that differ are the rule there
+    files = [item for item in hop.store.files() if item.may_hold(after=since, upto=upto)]
+    rows = sum(MOST_TOLD_KEYS + 1 if item.rows is None else item.rows for item in files)
+    reads = destination.reads_in_tasks(since=since, rows=rows)
+    if reads is None:
+        return NOT_COMPARED
+    from pyspark.errors import PySparkException
+
+    from upsert_platform.changelog.counting_rows import Drawn
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, GivenKeys, KeysOfRows, Sample
+
+    key = _schema([fields.field(name) for name in destination.primary_key])
+    sample = Sample(after, max(1, earlier_rows // SAMPLE_ROWS)) if since < after else None
+    whole = isinstance(reads, RowsByShare) and not reads.others  # all that was written since then is read: no sample
+    drawn = None if sample is None or whole else Drawn(sample.after, sample.one_in)
+    by_arrow = _by_arrow(spark, hop, since=since, upto=upto, drawn=drawn)
+    if by_arrow is not None:
+        sample = None  # the rows that are not drawn are left out before they are reduced
+    if isinstance(reads, RowsByKey):
+        task = ExpectedRows(fields, key, sample, read=reads.read)
+        told, _ = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        return _judged(told)
+    task = ExpectedRows(
+        fields, key, None if whole else sample, held=reads.held, tells_keys=not whole and by_arrow is None
+    )
+    with ThreadPoolExecutor(1) as thread:  # tasks are at work while the destination is opened, and go on beside others
+        expecting = thread.submit(_told, _expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        shares = reads.open()
+
+        def found(among: Callable[[], Hashes] | None = None) -> Told:
+            finding = FoundRows(fields, key, shares.read, among=among, tells_deletes=reads.tells_deletes)
+            return _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))[0]
+
+        if whole:
+            other = found()
+            return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
+        try:
+            if since == after and shares.rows is not None and shares.rows <= rows:
+                told, _ = expecting.result()
+                if told.expected.rows == shares.rows:  # no row of another key: nobody has to look for those of these
+                    equality = _sides(told, found(), tells_deletes=reads.tells_deletes)
+                    if equality.rows is not None:
+                        return equality
+            given = KeysOfRows(by_arrow.keys(), key) if by_arrow is not None else None
+            other = found(given or GivenKeys(_joined(expecting.result()[1])))
+        except PySparkException:  # of a row of another key, perhaps; whoever looks closer reads these keys alone
+            return NOT_COMPARED
+        return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
+
+
+class _ByArrow(NamedTuple):
+    """A span of batches whose change rows tasks compute by Arrow."""
+
+    span: SpanReduction
+    insert: NativeInsert
+
+    def changes(self) -> Task:
+        """Gives the change rows of a task's share, one per key."""
+        from upsert_platform.engine.native_insert import ChangesOfRows
+
+        return ChangesOfRows(self.span, self.insert)
+
+    def keys(self) -> Task:
+        """Gives all change rows with nothing but their keys, several of a key, to any task."""
+        from upsert_platform.engine.native_insert import ChangesOfRows
+
+        bare = self.insert.of_key()
+        return ChangesOfRows(SpanRows(self.span, bare.reads()), bare)
+
+
+def _by_arrow(
+    spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None
+) -> _ByArrow | None:
+    insert = ArrowInsert.of(hop.target, hop.destination)
+    if insert is None:
+        return None
+    names, key = insert.native.reads(), hop.target.source.table.primary_key
+    span = reduction_in_tasks(spark, hop.store, after=since, upto=upto, key=key, columns=names, drawn=drawn)
+    return None if span is None else _ByArrow(span, insert.native)
+
+
+def _fields(hop: DestinationHop) -> pa.Schema | None:
+    """The columns of the table in Arrow; None where equal hashes would not mean equal values."""
+    from upsert_platform.changelog.row_sums import are_told_apart
+
+    columns = hop.destination.columns
+    kinds = [arrow_type(column.type) for column in columns if column.type is not None]
+    if len(kinds) < len(columns) or not all(map(are_told_apart, kinds)):
+        return None
+    import pyarrow as pa
+
+    return pa.schema([pa.field(column.name, kind) for column, kind in zip(columns, kinds, strict=True)])
+
+
+def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
+    import pyarrow as pa
+
+    return pa.schema(fields)
+
+
+def _expected(
+    spark: SparkSession, hop: DestinationHop, task: ExpectedRows, by_arrow: _ByArrow | None, *, since: int, upto: int
+) -> DataFrame:
+    """Return the sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
+    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
+
+    if by_arrow is not None:
+        return _in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True)
+    return hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL)
+
+
+def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> DataFrame:
+    """Return the output of a task that receives share numbers.
+
+    Args:
+        evenly: shares are alike and a task has work of its own to begin with: there are only so many tasks as run at a
+            time. Otherwise each share has a task.
+    """
+    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL
+
+    tasks = min(shares, spark.sparkContext.defaultParallelism) if evenly else shares
+    return spark.range(0, shares, 1, max(1, tasks)).mapInArrow(task, TOLD_DDL)
+
+
+def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
+    """The sums of all tasks, and the hashes of keys that each of them told."""
+    from upsert_platform.changelog.summed_in_tasks import Told
+
+    told, keys = Told(), []
+    for row in frame.collect():
+        told.add(row["told"])
+        if row["keys"]:
+            keys.append(bytes(row["keys"]))
+    return told, keys
+
+
+def _joined(keys: Sequence[bytes]) -> Hashes:
+    import numpy as np
+
+    return np.frombuffer(b"".join(keys), np.uint64)
+
+
+def _sides(told: Told, other: Told, *, tells_deletes: bool) -> Equality:
+    """Compare the sums of the expected side with those of the found side."""
+    return _judged(replace(told, found=other.found, found_deleted=other.found_deleted), tells_deletes=tells_deletes)
+
+
+def _judged(told: Told, *, tells_deletes: bool = False) -> Equality:
+    same = told.expected == told.found and (not tells_deletes or told.deleted == told.found_deleted)
+    return Equality(compared=True, rows=EqualRows(told.rows, told.expected.rows) if same else None)

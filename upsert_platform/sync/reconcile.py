@@ -1,0 +1,202 @@
+"""Repairs a table: writes the rows that differ from the last values of its changelog, and no others.
+
+The table serves on meanwhile. Its position stays: what is written belongs to batches that it has applied. A table that
+holds batches which its changelog does not have, since that was restored from an older copy, is made equal to the
+changelog as it is, and takes over its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.store import Head
+from upsert_platform.changelog.upkeep import note_applied
+from upsert_platform.core.capabilities import ComparesRecords
+from upsert_platform.core.destination import (
+    OPERATION,
+    OPERATION_DELETE,
+    SEQUENCE,
+    DestinationState,
+    WriteReport,
+)
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import quote_name, spark_type
+from upsert_platform.sync.comparison import STATUS, Comparison
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.position import restored_from_older
+from upsert_platform.sync.verify import CHANGE, as_held, check_everything, judged_rows, summed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WRITTEN: tuple[str, ...] = ("missing", "extra", "stale")
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """The result of a repair.
+
+    Attributes:
+        before: the comparison of every row that it began with.
+        report: of the write; None when nothing differed, or nothing was to be written.
+        after: the comparison of every row after the write, whose verdict is kept in the destination; else None.
+    """
+
+    before: Comparison
+    report: WriteReport | None = None
+    after: Comparison | None = None
+
+    @property
+    def last(self) -> Comparison:
+        """The comparison that tells how the table is now."""
+        return self.after or self.before
+
+
+def check_reconcilable(hop: DestinationHop) -> None:
+    """Refuses tables of which nothing tells which rows differ.
+
+    Raises:
+        DestinationError: rows have no key, or follow from records by rules of the connector's own.
+    """
+    destination = hop.destination
+    if isinstance(destination, ComparesRecords):
+        raise DestinationError(
+            f"table '{destination.name}' is made of records by its connector's own rules, so no single row can be"
+            " written from its last value; drop the table to have it written again from its changelog"
+        )
+    if not destination.primary_key:
+        raise DestinationError(f"table '{destination.name}' appends rows without a key: there is no last value per key")
+
+
+def check_adoptable(table: str, head: Head | None, state: DestinationState) -> None:
+    """Refuse to adopt a table whose position is one of its changelog.
+
+    Args:
+        head: of the changelog.
+        state: what the table's control record says.
+
+    Raises:
+        DestinationError: it is the platform's already.
+    """
+    if head is not None and state.applied_batch and state.changelog_id == head.changelog_id:
+        raise DestinationError(
+            f"table '{table}' has applied batch {state.applied_batch} of its changelog: it is the platform's already."
+            f" 'upsert-platform prove {table}' proves it, 'upsert-platform reconcile {table}' repairs it"
+        )
+
+
+def reconcile(
+    spark: SparkSession,
+    hop: DestinationHop,
+    *,
+    dry_run: bool,
+    adopts: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+    progress: Callable[[str], None] | None = None,
+) -> Reconciliation:
+    """Compares every row of a table with its changelog, up to the applied batch, and writes those that differ.
+
+    Missing and stale rows are put, extra ones deleted. Rows that the destination refuses again are kept aside.
+
+    Args:
+        dry_run: compare only.
+        adopts: the table was filled by another writer: it is made equal to all of the changelog, and takes over its
+            position.
+        tell: is given a line when the run has to wait for another writer.
+        progress: is given a line every few seconds while rows are written.
+
+    Raises:
+        DestinationError: the table cannot be repaired by row, holds nothing yet, or the write failed.
+        LeaseHeldError: another run writes the table.
+    """
+    check_reconcilable(hop)
+    if dry_run:
+        return Reconciliation(check_everything(spark, hop, upto=_repairable(hop, adopts=adopts).upto))
+    hop.destination.prepare()
+    with hop.leased(tell) as lease:
+        found = _repairable(hop, adopts=adopts)
+        if found.restored:
+            tell(
+                f"table '{hop.destination.name}' has applied {found.restored}; the table is made equal to the changelog"
+            )
+        applied = found.upto
+        changes = as_held(hop.destination, hop.changes(spark, after=0, upto=applied))
+        judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
+        try:
+            before = summed(hop, judged, batch=applied, complete=True)
+            if before.passed and not found.moves:
+                hop.destination.record_verdict(before.verdict())
+                return Reconciliation(before)
+            span = hop.span(after=found.after, upto=applied, head=found.head, repeats=True)
+            differing = _differing(hop, judged, applied=applied)
+            watch = hop.watch(progress, most=before.missing + before.extra + before.stale)
+            keep = hop.refused.again(applied, progress=watch)
+            report = hop.destination.write(differing, span=span, lease=lease, keep_refused=keep)
+            if found.moves:
+                note_applied(hop.store, hop.destination.name, applied, commit=span.commit)
+        finally:
+            judged.unpersist()
+        after = check_everything(spark, hop, upto=applied)
+        hop.destination.record_verdict(after.verdict())
+    return Reconciliation(before, report, after)
+
+
+@dataclass(frozen=True)
+class _Repairable:
+    """Up to which batch a table is repaired.
+
+    Attributes:
+        after: the batch that it has applied, as far as the changelog has one of that number.
+        restored: why its own batch is none of the changelog's, which was restored from an older copy: then the table is
+            made equal to all of it, and holds its last batch. Empty where the table's position stays.
+        adopted: another writer filled the table, which has no position yet.
+    """
+
+    head: Head
+    after: int
+    upto: int
+    restored: str = ""
+    adopted: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Return whether the table takes over the position of the changelog."""
+        return bool(self.restored) or self.adopted
+
+
+def _repairable(hop: DestinationHop, *, adopts: bool = False) -> _Repairable:
+    plan = hop.unchecked_plan()
+    head, applied = plan.head, plan.state.applied_batch
+    if adopts and head is not None:
+        check_adoptable(hop.destination.name, head, plan.state)
+        return _Repairable(head, head.batch, head.batch, adopted=True)
+    if head is not None and applied and plan.state.changelog_id == head.changelog_id:
+        restored = restored_from_older(hop.store, head, plan.state)
+        if restored:
+            return _Repairable(head, min(applied, head.batch), head.batch, restored)
+    hop.check(plan)
+    if head is None or not applied:
+        why = plan.state.lost or "nothing was written to it yet"
+        raise DestinationError(f"table '{hop.destination.name}': {why}; run job 'sync'")
+    return _Repairable(head, applied, applied)
+
+
+def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:
+    """The change frame of the rows that differ: as the changelog has them; a key that it does not know is deleted."""
+    from pyspark.sql import functions as F
+
+    destination = hop.destination
+    places = {name: f"k{index}" for index, name in enumerate(destination.primary_key)}
+    known = F.col(CHANGE).isNotNull()
+    columns = []
+    for column in destination.columns:
+        assert column.type is not None
+        unknown = F.col(places[column.name]) if column.name in places else F.lit(None)
+        told = F.col(f"{CHANGE}.{quote_name(column.name)}")
+        value = F.when(known, told).otherwise(unknown).cast(spark_type(column.type))
+        columns.append(value.alias(column.name))
+    operation = F.when(known, F.col(f"{CHANGE}.{OPERATION}")).otherwise(F.lit(OPERATION_DELETE)).alias(OPERATION)
+    sequence = F.when(known, F.col(f"{CHANGE}.{SEQUENCE}")).otherwise(F.lit(applied)).cast("bigint").alias(SEQUENCE)
+    return judged.where(F.col(STATUS).isin(*WRITTEN)).select(*columns, operation, sequence)

@@ -1,0 +1,344 @@
+"""Replays quarantined records: decodes them again as declared now, and commits what is not outdated.
+
+A replayed record keeps its topic, partition and offset. One that a later record of its key has overtaken is marked as
+replayed and changes nothing; one that still does not decode stays in quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.latest import last_rows
+from upsert_platform.changelog.quarantine import quarantined_places, quarantined_records
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC, READ_IN, read_in, replays_of
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
+from upsert_platform.core.source import MODE_UPSERT, DecodesAgain, Source
+from upsert_platform.core.types import quote_name
+from upsert_platform.writing.same_key import join_by_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST: Final = 100_000
+"""Records of one replay; they pass through the driver."""
+_IS_CANDIDATE: Final = internal("candidate")
+_NO_KEY: Final = "it has no key"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The result of a replay.
+
+    Attributes:
+        replayed: records that gave changes.
+        superseded: records that a later record of their key has overtaken.
+        refused: records that still do not decode, by place, with the reason; of very many the first ones.
+        batch: the last batch that was committed, or None when nothing was.
+        more_refused: how many more still do not decode.
+    """
+
+    replayed: int
+    superseded: int
+    refused: Mapping[tuple[str, int, int], str]
+    batch: int | None
+    more_refused: int = 0
+
+    @property
+    def refused_count(self) -> int:
+        """Records that still do not decode."""
+        return len(self.refused) + self.more_refused
+
+
+class StoredRecord:
+    """A quarantined record with the methods of one of Kafka's client."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+
+    def topic(self) -> str:
+        return str(self._row[rows.TOPIC])
+
+    def partition(self) -> int:
+        return int(self._row[rows.PARTITION])
+
+    def offset(self) -> int:
+        return int(self._row[rows.OFFSET])
+
+    def key(self) -> bytes | None:
+        return self._row[rows.RAW_KEY]
+
+    def value(self) -> bytes | None:
+        return self._row[rows.RAW_VALUE]
+
+    def timestamp(self) -> tuple[int, int]:
+        at: datetime | None = self._row[rows.TIMESTAMP]
+        return (0, -1) if at is None else (1, round(at.timestamp() * 1000))
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return [(item["key"], item["value"]) for item in self._row[rows.RAW_HEADERS] or ()]
+
+    def leader_epoch(self) -> int | None:
+        return None  # not kept with a quarantined record
+
+    def __len__(self) -> int:
+        return len(self.value() or b"")
+
+
+def check_order(queries: Iterable[Query], table: str) -> None:
+    """Refuses a table whose records may only come in the order in which they were read.
+
+    Args:
+        queries: all of the project.
+
+    Raises:
+        ChangelogError: a query takes the last of its rows per key.
+    """
+    for query in queries:
+        why = _why_in_order(query.plan, table)
+        if why is not None:
+            raise ChangelogError(
+                f"records of '{table}' cannot be replayed: {why}, and '{query.name.removesuffix('$query')}' shows the"
+                " row of a key that came last, which a replayed record would be. Send the records anew, where they"
+                " still count"
+            )
+
+
+def _why_in_order(node: Node, table: str) -> str | None:
+    """Return why rows of a table are taken in their order of arrival, or None if they are not."""
+    if isinstance(node, Arrivals) and table in _tables(node):
+        return _NO_KEY
+    if isinstance(node, Merge):
+        for branch in node.branches:
+            if branch.appends and table in _tables(branch):
+                return _NO_KEY
+            if _is_row_by_row(branch, table):
+                return "several INSERTs fill one table, one of them row by row from it"
+    return next((why for item in node.inputs if (why := _why_in_order(item, table)) is not None), None)
+
+
+def _tables(node: Node) -> set[str]:
+    return {scan.table for scan in scans(node)}
+
+
+def _is_row_by_row(node: Node, table: str) -> bool:
+    """Return whether rows are made of single records of a table: not groups, say, which do change when a record comes
+    back.
+    """
+    if isinstance(node, Scan):
+        return node.table == table
+    return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)
+
+
+def replay_in_turn(
+    spark: SparkSession,
+    source: Source,
+    store: ChangelogStore,
+    *,
+    run: str,
+    offsets: Sequence[tuple[str, int, int]] | None = None,
+) -> Replay:
+    """Replays the quarantine of a changelog, MOST records at a time: those that do not decode hold no others up.
+
+    Args:
+        offsets: topic, partition and offset of the records meant; all if None.
+
+    Raises:
+        ChangelogError: other runs keep committing meanwhile; what was replayed by then is committed.
+    """
+    if offsets is None:
+        columns = quarantined_places(store).columns
+        offsets = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    whole = Replay(0, 0, {}, None)
+    for start in range(0, len(offsets), MOST):
+        done = replay(spark, source, store, run=run, offsets=offsets[start : start + MOST])
+        told = whole.refused or done.refused
+        whole = Replay(
+            whole.replayed + done.replayed,
+            whole.superseded + done.superseded,
+            told,
+            done.batch or whole.batch,
+            whole.refused_count + done.refused_count - len(told),
+        )
+    return whole
+
+
+def replay(
+    spark: SparkSession,
+    source: Source,
+    store: ChangelogStore,
+    *,
+    run: str,
+    offsets: Sequence[tuple[str, int, int]] | None = None,
+) -> Replay:
+    """Replays the quarantine of a changelog.
+
+    Args:
+        offsets: topic, partition and offset of the records meant; all (up to MOST) if None.
+
+    Raises:
+        ChangelogError: other runs keep committing meanwhile.
+    """
+    found = quarantined_records(store, limit=MOST, places=None if offsets is None else set(offsets)).to_pylist()
+    decoded, refused, without_rows = _decode(source, found)
+    places = [_place(row) for row in found if _place(row) not in refused]
+    if not places:
+        return Replay(0, 0, refused, None)
+    head = store.create()
+    current, overtaken = _judge(spark, source, store, decoded, found=found, upto=head.batch)
+    done = [place for place in places if place not in overtaken]
+    account = RangeAccount(
+        ACCOUNT_TOPIC,
+        -1,
+        0,
+        len(places),
+        records=len(places),
+        kept=len(done) - len(without_rows),
+        superseded=len(overtaken),
+        skipped=(("value without rows", len(without_rows)),) if without_rows else (),
+        rows=current.count(),
+    )
+    files = store.write(current.unionByName(_marks(spark, source, places, account)), batch=head.batch + 1)
+    after = store.append(files, head=head, positions=head.positions, run=run)
+    if after is None:
+        raise ChangelogError(
+            f"another run committed to the changelog of '{source.table.name}' during the replay; replay again"
+        )
+    return Replay(len(done), len(overtaken), refused, after.batch)
+
+
+def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
+    return row[rows.TOPIC], row[rows.PARTITION], row[rows.OFFSET]
+
+
+def _decode(
+    source: Source, found: Sequence[Mapping[str, Any]]
+) -> tuple[pa.Table, dict[tuple[str, int, int], str], set[tuple[str, int, int]]]:
+    """Rows of the records that decode, the reasons of those that do not, and those that decode into no row."""
+    import pyarrow as pa
+
+    from upsert_platform.kafka.source.read_range import REASON_NO_KEY
+    from upsert_platform.kafka.source.records import RecordBlock
+
+    if not isinstance(source, DecodesAgain):
+        raise ChangelogError(f"records of table '{source.table.name}' cannot be decoded again: its source keeps none")
+    decoder = source.decoder()
+    batches: list[pa.RecordBatch] = []
+    refused: dict[tuple[str, int, int], str] = {}
+    empty: set[tuple[str, int, int]] = set()
+    for block in _by_partition(found):
+        belongs = [row[rows.RAW_KEY] is not None or source.mode != MODE_UPSERT for row in block]
+        refused |= {_place(row): REASON_NO_KEY for row, is_meant in zip(block, belongs, strict=True) if not is_meant}
+        meant = [row for row, is_meant in zip(block, belongs, strict=True) if is_meant]
+        if not meant:
+            continue
+        decoded = decoder.decode(RecordBlock.of([StoredRecord(row) for row in meant], keep=True))
+        refused |= {_place(meant[index]): reason for index, reason in decoded.verdicts.refused.items()}
+        empty |= {_place(meant[index]) for index in decoded.verdicts.skipped}
+        batches.append(decoded.batch)
+    return pa.Table.from_batches(batches, schema=decoder.schema), refused, empty
+
+
+def _by_partition(found: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+    blocks: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+    for row in found:
+        blocks.setdefault((row[rows.TOPIC], row[rows.PARTITION]), []).append(row)
+    yield from blocks.values()
+
+
+def _judge(
+    spark: SparkSession,
+    source: Source,
+    store: ChangelogStore,
+    decoded: pa.Table,
+    *,
+    found: Sequence[Mapping[str, Any]],
+    upto: int,
+) -> tuple[DataFrame, set[tuple[str, int, int]]]:
+    """The rows to commit, and the places of the records whose rows were all overtaken.
+
+    A row counts by the batch that read its record, not by that of a replay: so the records of a key are in the order in
+    which they would be had each been decoded at once. Where a record that comes back is overtaken, but has itself
+    overtaken the row that counted so far, the one that counts now is committed again in its place.
+
+    Args:
+        found: the quarantined records that `decoded` was made of.
+    """
+    from pyspark.sql import functions as F
+
+    candidates = spark.createDataFrame(decoded, schema=_schema_without_batch(source))
+    if not source.table.primary_key:  # every record stands for itself
+        return candidates, set()
+    names = list(source.table.primary_key)
+    key = [F.col(quote_name(name)) for name in names]
+    place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+    known = store.read(spark, after=0, upto=upto)
+    known = join_by_key(known, F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
+    dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
+    ddl = f"{rows.TOPIC} STRING, {rows.PARTITION} INT, {rows.OFFSET} BIGINT, {READ_IN} BIGINT"
+    dated = spark.createDataFrame([(*at, batch) for at, batch in dates.items()], ddl)
+    every = known.withColumn(_IS_CANDIDATE, F.lit(False)).unionByName(
+        candidates.withColumn(rows.BATCH, F.lit(None).cast("bigint")).withColumn(_IS_CANDIDATE, F.lit(True))
+    )
+    every = every.join(F.broadcast(dated), place, "left").withColumn(rows.BATCH, F.coalesce(READ_IN, rows.BATCH))
+    counted = last_rows(known, key=names).select(
+        *key, *[F.col(name).alias(internal(f"was{name}")) for name in (*place, rows.ROW)]
+    )
+    unchanged = F.lit(True)
+    for name in (*place, rows.ROW):
+        unchanged = unchanged & F.col(name).eqNullSafe(F.col(internal(f"was{name}")))
+    current = join_by_key(last_rows(every, key=names), counted, names, "left").where(~unchanged).persist()
+    kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
+    every_place = {tuple(row) for row in candidates.select(*place).collect()}
+    return current.select(*candidates.columns), every_place - kept
+
+
+def _dates_of(
+    store: ChangelogStore, found: Sequence[Mapping[str, Any]], *, upto: int
+) -> dict[tuple[str, int, int], int]:
+    """Places of quarantined records with the batches that had read them; a replay of the topic brought some of them."""
+    accounts = store.accounts(after=0, upto=upto)
+    replays = set(replays_of(accounts))
+    dates = {_place(row): row[rows.BATCH] for row in found}
+    return dates | read_in(accounts, [place for place, batch in dates.items() if batch in replays], upto=upto)
+
+
+def _read_in(store: ChangelogStore, known: DataFrame, *, upto: int) -> dict[tuple[str, int, int], int]:
+    """Places of the known rows that a replay committed, with the batches that had read them."""
+    accounts = store.accounts(after=0, upto=upto)
+    replays = replays_of(accounts)
+    if not replays:
+        return {}
+    found = known.where(known[rows.BATCH].isin(replays)).select(rows.TOPIC, rows.PARTITION, rows.OFFSET).collect()
+    return read_in(accounts, [tuple(row) for row in found], upto=upto)
+
+
+def _schema_without_batch(source: Source) -> str:
+    return rows.spark_schema(source.table).removeprefix(f"`{rows.BATCH}` {rows.SYSTEM_COLUMNS[rows.BATCH]}, ")
+
+
+def _marks(
+    spark: SparkSession,
+    source: Source,
+    places: Sequence[tuple[str, int, int]],
+    account: RangeAccount,
+) -> DataFrame:
+    """A row per record that left the quarantine, and the accounting row of the replay."""
+    import pyarrow as pa
+
+    found: list[dict[str, Any]] = [
+        {rows.KIND: rows.KIND_REPLAYED, rows.TOPIC: topic, rows.PARTITION: partition, rows.OFFSET: offset}
+        for topic, partition, offset in places
+    ]
+    found.append({rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()})
+    schema = rows.arrow_schema(source.table)
+    table = pa.Table.from_pylist(found, schema=schema.remove(schema.get_field_index(rows.BATCH)))
+    return spark.createDataFrame(table, schema=_schema_without_batch(source))

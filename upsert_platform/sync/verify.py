@@ -1,0 +1,453 @@
+"""Compares a destination with the last value per key of its changelog.
+
+`check_batch` costs as much as the batch: it looks at the keys written since the last verdict, and at a sample of
+keys of the batches just before. `check_everything` compares all rows. Neither takes the lease: where rows differ, those
+of keys that later batches change are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from upsert_platform.changelog.commit_times import last_batch_before
+from upsert_platform.changelog.refused import KEYS, REFUSED_IN, key_frame
+from upsert_platform.core.capabilities import (
+    EXPIRY_MARGIN,
+    ComparesRecords,
+    ExpiresRows,
+    HoldsLess,
+    KeepsOlderRows,
+    ReadsRecent,
+    StoresOtherValues,
+    WritesByMode,
+)
+from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
+from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.model import Column
+from upsert_platform.core.types import TypeName, quote_name
+from upsert_platform.sync.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.equal_in_tasks import equal_in_tasks
+from upsert_platform.sync.equal_sums import (
+    BUCKET,
+    HASHES,
+    WANTED,
+    EqualRows,
+    bucket_of,
+    equal_buckets,
+    equal_rows,
+    hashes_tell,
+    with_hashes,
+)
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.one_task_check import check_by_one_task
+from upsert_platform.writing.same_key import join_by_key, without_null_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+    _Read = Callable[[DataFrame], DataFrame]
+    """Reads the rows of a destination that have some keys."""
+
+NO_DIFFERENCE: Final = ("refused", "expired")
+CHANGE: Final = internal("change")
+FOUND: Final = internal("found")
+"""Whether a row of the table has the key; else null."""
+
+
+def check_batch(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
+    """Compares the keys of the batches after `after` and up to `upto`, and a sample of earlier ones.
+
+    Args:
+        spark: opens a session for what a task, or this process, should not do by itself.
+    """
+    by_task = check_by_one_task(spark, hop, after=after, upto=upto)
+    if by_task is not None:
+        return by_task
+    session = spark.open()
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(session, hop, hop.destination, after=after, upto=upto)
+    since, earlier_rows = sampled_since(hop, after)
+    found = _check_since(session, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
+    return replace(found, earlier_batches=after - since)
+
+
+def _check_since(
+    spark: SparkSession, hop: DestinationHop, *, since: int, after: int, upto: int, earlier_rows: int
+) -> Comparison:
+    """Compares the keys of the batches after `after`, and a sample of those after `since`."""
+    destination = hop.destination
+    recent = destination if isinstance(destination, ReadsRecent) else None
+    equality = equal_in_tasks(spark, hop, since=since, after=after, upto=upto, earlier_rows=earlier_rows)
+    if equality.rows is not None:
+        return _passed(equality.rows, batch=upto, complete=False)
+    changes = hop.changes(spark, after=since, upto=upto)
+    if since < after and not equality.compared:  # of sides that differ no other sample is drawn
+        changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
+    changes = as_held(destination, changes)
+
+    def read(keys: DataFrame) -> DataFrame:
+        if recent is None:
+            return destination.read(spark, keys=keys)
+        return recent.read_recent(spark, keys=keys, since=since)
+
+    # Of a topic other records may have been read than those of the keys: then sums over these may be equal still.
+    by_sums = recent is not None or not equality.compared
+    return _compare(hop, changes, read, batch=upto, complete=False, by_sums=by_sums)
+
+
+def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
+    """Compares every row of the destination with the changelog up to the applied batch."""
+    if isinstance(hop.destination, ComparesRecords):
+        return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
+    changes = as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
+    return _compare(hop, changes, lambda keys: hop.destination.read(spark), batch=upto, complete=True)
+
+
+def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
+    """A change frame with the values that the destination can hold."""
+    return destination.held(changes) if isinstance(destination, HoldsLess) else changes
+
+
+def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_rows: int) -> DataFrame:
+    """Every key of a change frame that was written after a batch, and about SAMPLE_ROWS of the others."""
+    from pyspark.sql import functions as F
+
+    one_in = max(1, earlier_rows // SAMPLE_ROWS)
+    # Of another batch other keys, so that in time all of them are looked at.
+    drawn = F.pmod(F.xxhash64(F.lit(after), *[_column(name) for name in key]), F.lit(one_in)) == 0
+    return changes.where((F.col(SEQUENCE) > after) | drawn)
+
+
+def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> DataFrame:
+    """Expected and found rows side by side, each with a status.
+
+    Args:
+        changes: a change frame of the destination, one row per key.
+        actual: rows of the destination.
+
+    Returns:
+        `k0`, ... (the primary key), `e0`, ... and `a0`, ... (the other columns as expected and as found), `CHANGE` (the
+        row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``, ``stale``,
+        ``refused``, ``expired``, or null where nothing differs.
+    """
+    from pyspark.sql import functions as F
+
+    key = list(hop.destination.primary_key)
+    columns = _other_columns(hop)
+    expected, found = _expected(hop, changes), _found(hop, actual)
+    expected, refused = _without_refused(expected, hop, key)
+    if isinstance(hop.destination, StoresOtherValues):
+        expected = _as_stored(hop.destination, expected, key, columns)
+    if isinstance(hop.destination, KeepsOlderRows):
+        places = [index for index, name in enumerate(columns) if name in hop.destination.places]
+        found = _in_current_places(found, expected, len(key), places)
+    joined = join_by_key(expected, found, [f"k{index}" for index in range(len(key))], "full_outer")
+    modes = hop.destination if isinstance(hop.destination, WritesByMode) else None
+    skips_nulls, keeps_deleted = (modes.skips_nulls, modes.keeps_deleted) if modes else (False, False)
+    may_be_gone = F.coalesce(F.col(SEQUENCE) <= _may_have_expired(hop), F.lit(False))
+    same, bare = F.lit(True), F.lit(keeps_deleted)
+    for index in range(len(columns)):
+        # Cells that were written at different times expire one by one.
+        unsaid = (F.col(f"e{index}").isNull() & skips_nulls) | (may_be_gone & F.col(f"a{index}").isNull())
+        same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
+        bare = bare & F.col(f"a{index}").isNull()
+    is_wanted = F.coalesce(F.col(WANTED), F.lit(False))
+    is_found = F.coalesce(F.col(FOUND), F.lit(False))
+    status = (
+        F.when(refused, "refused")
+        .when(is_wanted & ~is_found & may_be_gone, "expired")
+        .when(is_wanted & ~is_found, "missing")
+        .when(~is_wanted & is_found & ~bare, "extra")
+        .when(is_wanted & ~same, "stale")
+    )
+    return joined.withColumn(STATUS, status)
+
+
+class JudgedRows(NamedTuple):
+    """Rows of a table, of which only those were joined that lie in buckets of keys whose sums differ.
+
+    Attributes:
+        judged: as `judged_rows`, of the buckets that differ.
+        equal: the rows of all others.
+    """
+
+    judged: DataFrame
+    equal: EqualRows
+
+
+def judged_by_buckets(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> JudgedRows:
+    """Compare all rows by sums over buckets of keys, and join those of the buckets that differ.
+
+    Both frames are read once where nothing differs; where buckets differ, their rows are read once more.
+
+    Args:
+        changes, actual: as in `judged_rows`.
+    """
+    from pyspark.sql import functions as F
+
+    key, columns = list(hop.destination.primary_key), _other_columns(hop)
+    expected, found = _expected(hop, changes).drop(CHANGE), _found(hop, actual)
+    stored = hop.destination if isinstance(hop.destination, StoresOtherValues) else None
+    if stored is not None:
+        expected = _as_stored(stored, expected, key, columns)
+    places = [f"k{index}" for index in range(len(key))]
+    names = [(place, place) for place in places] + [(f"e{index}", f"a{index}") for index in range(len(columns))]
+    if hop.refused.keys().num_rows or not hashes_tell(expected, found, names):
+        return JudgedRows(judged_rows(hop, changes, actual), EqualRows(0, 0))
+    bucket = bucket_of([F.col(place) for place in places]).alias(BUCKET)
+    left = with_hashes(expected, [name for name, _ in names]).select(bucket, WANTED, *HASHES)
+    right = with_hashes(found, [name for _, name in names]).select(bucket, *HASHES)
+    differing, equal = equal_buckets(left, right)
+    wanted = [_column(name) if stored is None else stored.stored_value(name, _column(name)) for name in key]
+    return JudgedRows(
+        judged_rows(
+            hop,
+            changes.where(bucket_of(wanted).isin(*differing)),
+            actual.where(bucket_of([_column(name) for name in key]).isin(*differing)),
+        ),
+        equal,
+    )
+
+
+def _other_columns(hop: DestinationHop) -> dict[str, Column]:
+    key = hop.destination.primary_key
+    return {column.name: column for column in hop.destination.columns if column.name not in key}
+
+
+def _expected(hop: DestinationHop, changes: DataFrame, *, more: Sequence[str] = ()) -> DataFrame:
+    """Expected rows under the names that `judged_rows` gives them, and further columns of `changes`."""
+    from pyspark.sql import functions as F
+
+    wanted = (F.col(OPERATION) == OPERATION_UPSERT).alias(WANTED)
+    change = F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE)
+    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *more)
+
+
+def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:
+    """Rows of the destination under the names that `judged_rows` gives them."""
+    from pyspark.sql import functions as F
+
+    return actual.select(*_placed(hop, "a"), F.lit(True).alias(FOUND))
+
+
+def _placed(hop: DestinationHop, letter: str) -> list[SparkColumn]:
+    keys = [_column(name).alias(f"k{index}") for index, name in enumerate(hop.destination.primary_key)]
+    others = enumerate(_other_columns(hop).items())
+    return [*keys, *(_comparable(_column(name), kind).alias(f"{letter}{place}") for place, (name, kind) in others)]
+
+
+def _as_stored(
+    destination: StoresOtherValues, expected: DataFrame, key: Sequence[str], columns: Collection[str]
+) -> DataFrame:
+    """Expected rows with the values that the destination gives back."""
+    from pyspark.sql import functions as F
+
+    names = {f"k{index}": name for index, name in enumerate(key)}
+    names |= {f"e{index}": name for index, name in enumerate(columns)}
+    return expected.withColumns({place: destination.stored_value(name, F.col(place)) for place, name in names.items()})
+
+
+def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> EqualRows | None:
+    """Return the number of compared rows if the sums are equal, or None if a join has to find the difference.
+
+    Whatever a destination may keep or leave out by its options, rows that are equal pass. Refused keys are counted.
+    """
+    from pyspark.sql import functions as F
+
+    if hop.refused.keys().num_rows:
+        return None
+    key, columns = hop.destination.primary_key, _other_columns(hop)
+    places, keys = [f"k{index}" for index in range(len(key))], [internal(f"key{index}") for index in range(len(key))]
+    raw = changes.withColumns({kept: _column(name) for kept, name in zip(keys, key, strict=True)})
+    expected = _expected(hop, raw, more=keys)
+    if isinstance(hop.destination, StoresOtherValues):
+        expected = _as_stored(hop.destination, expected, key, columns)
+    expected_names = [*places, *(f"e{index}" for index in range(len(columns)))]
+    found_names = [*places, *(f"a{index}" for index in range(len(columns)))]
+    # Read twice, as keys and as rows; hashes take little room.
+    hashed = with_hashes(expected, expected_names).select(*keys, WANTED, *HASHES).persist()
+    try:
+        wanted = hashed.select(*[F.col(kept).alias(name) for kept, name in zip(keys, key, strict=True)])
+        found = _found(hop, read(without_null_keys(wanted)))
+        if not hashes_tell(expected, found, list(zip(expected_names, found_names, strict=True))):
+            return None
+        return equal_rows(hashed, with_hashes(found, found_names))
+    finally:
+        hashed.unpersist()
+
+
+def _may_have_expired(hop: DestinationHop) -> int:
+    """The batch up to which rows were written so long ago that the destination may have let go of them; 0 if none."""
+    seconds = hop.destination.time_to_live() if isinstance(hop.destination, ExpiresRows) else None
+    if seconds is None:
+        return 0
+    return last_batch_before(hop.store, datetime.now(UTC) - timedelta(seconds=seconds) + EXPIRY_MARGIN)
+
+
+def _compare(
+    hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int, complete: bool, by_sums: bool = True
+) -> Comparison:
+    equal = _equal_by_sums(hop, changes, read) if by_sums else None
+    if equal is not None:
+        return _passed(equal, batch=batch, complete=complete)
+    changes = changes.persist()  # it is read as keys and as rows
+    actual = read(without_null_keys(changes.select(*[_column(name) for name in hop.destination.primary_key])))
+    judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
+    try:
+        found = summed(hop, judged, batch=batch, complete=complete)
+        settled = judged if found.passed else _settled_rows(hop, judged, after=batch)
+        if settled is judged:
+            return found
+        return replace(summed(hop, settled, batch=batch, complete=complete), rows=found.rows)
+    finally:
+        judged.unpersist()
+        changes.unpersist()
+
+
+def _passed(equal: EqualRows, *, batch: int, complete: bool) -> Comparison:
+    return Comparison(
+        batch, complete, equal.rows, missing=0, extra=0, stale=0, refused=0, sample=(),
+        rows=equal.wanted if complete else None,
+    )  # fmt: skip
+
+
+def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> DataFrame:
+    """The rows of `judged_rows` without those of keys that later batches change: another run may be writing them."""
+    head = hop.store.head()
+    if head is None or head.batch <= after:
+        return judged
+    changes = hop.changes(judged.sparkSession, after=after, upto=head.batch)
+    destination, key = hop.destination, hop.destination.primary_key
+    values = [
+        destination.stored_value(name, _column(name)) if isinstance(destination, StoresOtherValues) else _column(name)
+        for name in key
+    ]
+    moving = changes.select(*[value.alias(f"k{index}") for index, value in enumerate(values)])
+    return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
+
+
+def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool, most: int = SHOWN_ROWS) -> Comparison:
+    """Counts what `judged_rows` found, and describes some rows that differ.
+
+    Args:
+        judged: persisted; it is read twice.
+        most: rows that are described.
+    """
+    from pyspark.sql import functions as F
+
+    key = list(hop.destination.primary_key)
+    columns = [column.name for column in hop.destination.columns if column.name not in key]
+    skips_nulls = isinstance(hop.destination, WritesByMode) and hop.destination.skips_nulls
+    found = F.count(F.when(F.col(FOUND), 1)).alias("found")
+    groups = judged.groupBy(STATUS).agg(F.count(F.lit(1)).alias("count"), found).collect()
+    counts = {row[STATUS]: row["count"] for row in groups}
+    differs = sum(count for status, count in counts.items() if status is not None and status not in NO_DIFFERENCE)
+    # As texts: Python has no moment before the year 1 in any time zone, nor one after 9999.
+    texts = [F.col(name).cast("string").alias(name) if _has_times(kind) else name for name, kind in judged.dtypes]
+    wrong = judged.where(~F.col(STATUS).isin(*NO_DIFFERENCE)).limit(most)
+    shown = wrong.select(*texts).collect() if differs and most else ()
+    mask = Mask.of(hop.target.table)
+    sample = tuple(describe(row.asDict(), key, columns, skips_nulls=skips_nulls, mask=mask) for row in shown)
+    return Comparison(
+        batch=batch,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts.get("missing", 0),
+        extra=counts.get("extra", 0),
+        stale=counts.get("stale", 0),
+        refused=counts.get("refused", 0),
+        expired=counts.get("expired", 0),
+        sample=sample,
+        rows=sum(row["found"] for row in groups) if complete else None,
+    )
+
+
+def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places: Sequence[int]) -> DataFrame:
+    """Leaves out rows that a key has in other places than its expected row's; a deleted key may be nowhere."""
+    from pyspark.sql import functions as F
+
+    if not places:
+        return found
+    key = [f"k{index}" for index in range(keys)]
+    here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
+    current = expected.where(F.col(WANTED)).select(*key, *here, F.lit(True).alias(internal("placed")))
+    elsewhere = F.lit(False)
+    for index in places:
+        elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
+    joined = join_by_key(found, current, key, "left")
+    kept = joined.where(F.col(internal("placed")).isNull() | ~elsewhere)
+    return kept.select(*found.columns)
+
+
+def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:
+    """The expected rows with the batch in which their key was refused, and whether that was their last change."""
+    from pyspark.sql import functions as F
+
+    kept = hop.refused.keys()
+    if not kept.num_rows:
+        return expected, F.lit(False)
+    parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop(KEYS)
+    joined = join_by_key(expected, F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
+    return joined, F.coalesce(F.col(SEQUENCE) <= F.col(REFUSED_IN), F.lit(False))
+
+
+def _has_times(kind: str) -> bool:
+    """Return whether a type of Spark, as its text has it, holds dates or timestamps."""
+    return "timestamp" in kind or "date" in kind
+
+
+def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
+    """A value that Spark can compare: maps are compared as JSON text."""
+    from pyspark.sql import functions as F
+
+    assert column.type is not None
+    holds_map = any(part.name in (TypeName.MAP, TypeName.MULTISET) for part in column.type.parts())
+    return F.to_json(F.struct(value)) if holds_map else value
+
+
+def _column(name: str) -> SparkColumn:
+    from pyspark.sql import functions as F
+
+    return F.col(quote_name(name))
+
+
+def is_comparable(hop: DestinationHop) -> bool:
+    """Return whether the changelog tells what rows of the destination must be."""
+    return bool(hop.destination.primary_key) or isinstance(hop.destination, ComparesRecords)
+
+
+def _compare_records(
+    spark: SparkSession,
+    hop: DestinationHop,
+    destination: ComparesRecords,
+    *,
+    after: int,
+    upto: int,
+    complete: bool = False,
+) -> Comparison:
+    """Has a destination compare the rows that records of a span touched, without a sample of others."""
+    refused = hop.refused.keys()["key"].to_pylist()
+    changes = hop.changes(spark, after=after, upto=upto)
+    judged = destination.differences(changes, refused=refused, expired=_may_have_expired(hop)).collect()
+    counts: Counter[str] = Counter()
+    for row in judged:
+        counts[row["status"]] += row["count"]
+    wrong = [row for row in judged if row["key"] is not None][:SHOWN_ROWS]
+    return Comparison(
+        batch=upto,
+        complete=complete,
+        compared=sum(counts.values()),
+        missing=counts["missing"],
+        extra=counts["extra"],
+        stale=counts["stale"],
+        refused=counts["refused"],
+        expired=counts["expired"],
+        sample=tuple({"status": row["status"], "key": row["key"], "difference": row["difference"]} for row in wrong),
+    )

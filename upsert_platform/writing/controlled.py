@@ -1,0 +1,171 @@
+"""The common base of destinations in databases: a control record with position, lease and verdict beside the table."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+
+from upsert_platform.core.capabilities import Resets
+from upsert_platform.core.destination import Destination, KeepRefused, Lease, Verdict
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.types import arrow_type, spark_type
+from upsert_platform.writing.judge import Judge
+from upsert_platform.writing.lease import LeaseStore, RenewedLease
+from upsert_platform.writing.notices import warn_once
+from upsert_platform.writing.options import WrittenSettings
+from upsert_platform.writing.outcomes import TaskStats, Written, run_tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    Batches = Iterator[pa.RecordBatch]
+
+_LOGGER: Final = logging.getLogger(__name__)
+_Stats = TypeVar("_Stats", bound=TaskStats)
+
+
+class CheckedTable(Protocol):
+    """A checked declaration of a table."""
+
+    @property
+    def settings(self) -> WrittenSettings: ...
+
+    @property
+    def mask(self) -> Mask: ...
+
+
+class Control(LeaseStore):
+    """A control record that also keeps the result of the last check."""
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Keeps a verdict, whoever holds the lease."""
+        raise NotImplementedError
+
+
+class ControlledTable(Destination, Resets):
+    """A table with a control record.
+
+    Attributes:
+        system: its name, for messages.
+    """
+
+    system: ClassVar[str]
+    _control: Control
+    _settings: WrittenSettings
+    _place: str
+    """Name of the table in its system."""
+
+    def lease(self, *, owner: str, duration: timedelta) -> AbstractContextManager[Lease]:
+        """Takes the table for one writer, renews while open, gives it back at the end.
+
+        Raises:
+            LeaseHeldError: someone else has it.
+        """
+        return RenewedLease(self._control, f"table '{self._place}'", owner=owner, duration=duration)
+
+    def drop_refusal(self) -> str | None:
+        """Return why the table is not dropped: nothing would create it again."""
+        if self._settings.auto_create:
+            return None
+        return (
+            f"table '{self.name}': 'auto.create' is off, so that nothing would create {self.system} table"
+            f" '{self._place}' again; declare 'auto.create' = 'true', or drop and create it with your own tools"
+        )
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Keeps the result of a check beside the applied batch."""
+        self._control.record_verdict(verdict)
+
+    def _write_by_tasks(
+        self,
+        changes: DataFrame | RowsOfTask,
+        table: CheckedTable,
+        task: Callable[[Any], Any],
+        stats: type[_Stats],
+        *,
+        keep: KeepRefused,
+    ) -> Written[_Stats]:
+        """Writes a change frame by `run_tasks`, in as many tasks as ``sink.parallelism`` says, NOT NULL rules applied.
+
+        Raises:
+            UpsertPlatformError: what a task raised.
+        """
+        settings = table.settings
+        if settings.parallelism is not None and not isinstance(changes, RowsOfTask):
+            changes = changes.repartition(settings.parallelism)
+        elif settings.parallelism is not None:
+            warn_once(
+                _LOGGER,
+                f"table '{self.name}': 'sink.parallelism' = '{settings.parallelism}' has no effect on batches of few"
+                " rows, which one task writes; it is the number of Spark's tasks",
+            )
+        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail", mask=table.mask)
+        return run_tasks(
+            changes,
+            task,
+            stats,
+            what=f"table '{self.name}'",
+            keep=keep,
+            judge=judge,
+            most=settings.max_refused_rows,
+            mask=table.mask,
+        )
+
+    def _rows_of_keys(self, keys: DataFrame, fetch: Callable[[Any], Any]) -> DataFrame:
+        """Rows of some keys in declared types.
+
+        Args:
+            keys: columns named as the primary key. Duplicates are asked for once.
+            fetch: a function for ``mapInArrow`` from keys to rows.
+        """
+        wanted = keys.select(*[f"`{name}`" for name in self.primary_key]).distinct()
+        return wanted.mapInArrow(fetch, self._schema)
+
+    def _rows_of_ranges(
+        self, spark: SparkSession, ranges: list[tuple[Any, ...]], ddl: str, scan: Callable[[Any], Any]
+    ) -> DataFrame:
+        """Rows of ranges, a task per range, in declared types.
+
+        Args:
+            ddl: of the ranges.
+            scan: a function for ``mapInArrow`` from ranges to rows.
+        """
+        frame = spark.createDataFrame(ranges, ddl).repartition(len(ranges))
+        return frame.mapInArrow(scan, self._schema)
+
+    @property
+    def _schema(self) -> str:
+        return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
+
+    def _key_reader(self, fetch: Callable[[Any], Any], most: int) -> Callable[[pa.Table], pa.Table | None]:
+        """Return a reader of the rows of few keys in one task (`capabilities.WritesInTask.key_reader`).
+
+        Args:
+            fetch: a function for ``mapInArrow`` from keys to rows.
+        """
+        import pyarrow as pa
+
+        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
+        return FewRows(fetch, pa.schema(fields), most)
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """Reads the rows of keys, in declared types; None of more keys than `most`."""
+
+    fetch: Callable[[Any], Any]
+    schema: pa.Schema
+    most: int
+
+    def __call__(self, keys: pa.Table) -> pa.Table | None:
+        import pyarrow as pa
+
+        if keys.num_rows > self.most:
+            return None
+        return pa.Table.from_batches(self.fetch(iter(keys.combine_chunks().to_batches())), schema=self.schema)

@@ -1,0 +1,75 @@
+"""Checks of declared tables that every database makes alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from upsert_platform.core.errors import Problem
+from upsert_platform.core.model import Column, Table
+from upsert_platform.core.options import nearest
+from upsert_platform.core.types import LogicalType
+
+NameProblem = Callable[[str], str | None]
+"""The rule that a name of a column breaks, as the end of a sentence; None where it breaks none."""
+
+
+def without_effect(table: Table, reasons: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a warning for each declared option that has no effect.
+
+    Args:
+        reasons: such options to the reason.
+    """
+    for name, reason in reasons.items():
+        if name in table.options:
+            place = table.options.location(name) or table.location
+            yield Problem(f"table '{table.name}': '{name}' has no effect: {reason}", place, "warning")
+
+
+def column_problems(table: Table, *, system: str, name_problem: NameProblem) -> Iterator[Problem]:
+    """Yield the columns that are no physical ones, or have a name that the system does not take.
+
+    Args:
+        system: with its article: ``a Tablestore``.
+    """
+    physical = {column.name for column in table.physical_columns}
+    for column in table.columns:
+        what = f"table '{table.name}': column '{column.name}'"
+        place = column.location or table.location
+        if column.name not in physical:
+            rule = f"is a {column.kind} column; {system} table has physical columns only. Compute it in the INSERT"
+            yield Problem(f"{what} {rule}", place)
+        elif rule_of_name := name_problem(column.name):
+            yield Problem(f"{what}: {rule_of_name}; rename the column", place)
+
+
+def key_problems(table: Table, *, is_key_type: Callable[[LogicalType], bool], types: str) -> Iterator[Problem]:
+    """Yield the columns of the primary key that are none, stand twice, or are of a type that keys cannot have.
+
+    Args:
+        types: which types are taken, as the end of a sentence.
+    """
+    subject, names = f"table '{table.name}'", [column.name for column in table.physical_columns]
+    if len(set(table.primary_key)) != len(table.primary_key):
+        yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
+    for name in table.primary_key:
+        what = f"{subject}: primary key column '{name}' is"
+        if name not in names:
+            yield Problem(f"{what} not a physical column{nearest(name, names)}", table.location)
+            continue
+        column: Column = table.column(name)
+        if column.type is not None and not is_key_type(column.type):
+            yield Problem(f"{what} of type {column.type}; {types}", column.location or table.location)
+
+
+def control_problem(table: Table, *, control: str, stored: str) -> Iterator[Problem]:
+    """Yield the problem of a control table that is the written table itself.
+
+    Args:
+        stored: name of the table in its system.
+    """
+    if control == stored:
+        yield Problem(
+            f"table '{table.name}': 'control.table' = '{control}' is the table itself, which would lose its rows to"
+            " positions and leases; name another table",
+            table.options.location("control.table") or table.location,
+        )

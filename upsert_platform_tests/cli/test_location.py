@@ -1,0 +1,109 @@
+"""Commands read the projects of the working folder's code location, completed by its components."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from upsert_platform.changelog import lake
+from upsert_platform.cli.main import main
+from upsert_platform.declarations.starter import write_starter
+
+PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "stall"\n'
+DEFINITIONS = """
+from pathlib import Path
+
+from dagster import definitions, load_from_defs_folder
+
+
+@definitions
+def defs():
+    return load_from_defs_folder(path_within_project=Path(__file__).parent)
+"""
+DEFS = """
+type: upsert_platform.UpsertProjectComponent
+attributes:
+  home: {home}
+  kafka: {{properties.bootstrap.servers: "127.0.0.1:9"}}
+  tablestore:
+    tablestore.endpoint: http://127.0.0.1:9
+    tablestore.instance.name: stall
+    tablestore.access.key.id: key
+    tablestore.access.key.secret: secret
+"""
+"""Completes what its tables leave out."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A Dagster project with two instances of the component, whose tables name no server."""
+    package = tmp_path / "stall"
+    for name in ("retail", "wholesale"):
+        write_starter(package / "defs" / name, topic=name, tests=False)
+        file = package / "defs" / name / f"{name}.sql"
+        kept = [line for line in file.read_text().splitlines() if "${" not in line]
+        file.write_text("\n".join(kept))
+        (package / "defs" / name / "defs.yaml").write_text(DEFS.format(home=tmp_path / "home"))
+    (package / "definitions.py").write_text(DEFINITIONS)
+    for place in (package, package / "defs"):
+        (place / "__init__.py").touch()
+    (tmp_path / "pyproject.toml").write_text(PYPROJECT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv(lake.PROJECT_VARIABLE, raising=False)
+    yield tmp_path
+    for name in [name for name in sys.modules if name.partition(".")[0] == "stall"]:
+        del sys.modules[name]
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(main, list(words))
+
+
+def test_a_command_without_a_folder_is_about_every_instance(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(lake.HOME_VARIABLE, "/elsewhere")
+    done = call("validate", "--json")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(done.stdout)
+    assert shown["tables"] == ["open_retail", "open_wholesale", "retail", "wholesale"]
+    assert shown["inserts"] == ["open_retail", "open_wholesale"]
+    explained = call("explain")
+    assert "INSERT" in explained.output or "project and filter rows of wholesale" in explained.output
+    row = '{"order_id": 1, "amount": 1, "state": "open"}'
+    sent = CliRunner().invoke(main, ["send", "wholesale", "--dry-run"], input=row)
+    assert sent.output == "1 record and 0 tombstones would be sent to wholesale\n"
+    aside = call("quarantine", "list")
+    assert aside.exit_code == 0, aside.output
+    assert "open_retail: 0 rows refused" in aside.output
+    assert lake.home() == "/elsewhere", "the lake of the location is that of the command alone"
+
+
+def test_a_folder_that_is_named_is_read_as_its_instance_has_it(folder: Path) -> None:
+    done = call("validate", "stall/defs/retail", "--json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["tables"] == ["open_retail", "retail"]
+
+
+def test_two_instances_with_a_table_of_one_name_need_one_to_be_named(folder: Path) -> None:
+    first = folder / "stall" / "defs" / "retail" / "retail.sql"
+    (folder / "stall" / "defs" / "wholesale" / "wholesale.sql").write_text(first.read_text())
+    (folder / "stall" / "defs" / "wholesale" / "defs.yaml").write_text(
+        DEFS.format(home=folder / "home") + "  translation: {key_prefix: wholesale}\n"
+    )
+    done = call("status")
+    assert done.exit_code != 0
+    assert "table 'retail' is declared in" in done.output
+    assert "name one with --project" in done.output
+
+
+def test_instances_with_lakes_of_their_own_need_one_to_be_named(folder: Path) -> None:
+    (folder / "stall" / "defs" / "wholesale" / "defs.yaml").write_text(DEFS.format(home=folder / "other"))
+    done = call("status")
+    assert done.exit_code != 0
+    assert "lakes of their own" in done.output
+    assert call("validate", "stall/defs/wholesale").exit_code == 0

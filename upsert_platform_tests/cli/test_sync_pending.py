@@ -1,0 +1,227 @@
+"""`upsert-platform sync` asks before it runs: no run where nothing is new, else a precise one; red stays red."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+
+import dagster as dg
+import pytest
+from click.testing import CliRunner, Result
+
+from upsert_platform import testing
+from upsert_platform.changelog import pauses
+from upsert_platform.cli.main import main
+
+MODULE = "shop_of_pending_tests"
+TABLES = 60
+KAFKA = """'connector' = 'upsert-kafka', 'properties.bootstrap.servers' = '${BROKERS}', 'key.format' = 'json',
+  'value.format' = 'json'"""
+STORE = """'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',
+  'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}'"""
+COLUMNS = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+SQL = f"""
+CREATE TABLE users ({COLUMNS}) WITH ({KAFKA}, 'topic' = 'users'{{quarantine}});
+CREATE TABLE orders ({COLUMNS}) WITH ({KAFKA}, 'topic' = 'orders');
+CREATE TABLE copies ({COLUMNS}) WITH ({STORE}, 'freshness.max-delay' = '1 h');
+CREATE TABLE totals (name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED) WITH ({STORE});
+CREATE TABLE bought ({COLUMNS}) WITH ({STORE});
+INSERT INTO copies SELECT * FROM users;
+INSERT INTO totals SELECT name, COUNT(*) FROM users GROUP BY name;
+INSERT INTO bought SELECT * FROM orders;
+"""
+WHOLE = {
+    "changelogs/users", "changelogs/orders", "queries/totals", "tables/copies", "tables/totals", "tables/bought"
+}  # fmt: skip
+
+
+@dataclass
+class Shop:
+    """A project whose topics and tables are in this process, and the instance that commands record in."""
+
+    project: testing.ProjectUnderTest
+    home: Path
+
+    def call(self, *words: str) -> Result:
+        return CliRunner().invoke(main, ["sync", "--module", MODULE, *words])
+
+    def runs(self) -> int:
+        with dg.DagsterInstance.from_config(str(self.home)) as instance:
+            return instance.get_runs_count()
+
+    def materialised(self) -> set[str]:
+        """Assets of the last run."""
+        with dg.DagsterInstance.from_config(str(self.home)) as instance:
+            [run] = instance.get_runs(limit=1)
+            found = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+            return {str(item.get_dagster_event().asset_key.to_user_string()) for item in found}
+
+    def events(self) -> int:
+        """Events of all runs, and of none."""
+        with dg.DagsterInstance.from_config(str(self.home)) as instance:
+            return sum(len(instance.all_logs(run.run_id)) for run in instance.get_runs()) + len(
+                instance.fetch_observations(dg.AssetKey(["topics", "users"]), limit=100).records
+            )
+
+
+@pytest.fixture
+def monkeypatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("project", "dagster"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def opened(folder: Path, sql: str, monkeypatch: pytest.MonkeyPatch, own: list[object]) -> Iterator[Shop]:
+    (folder / "project" / "shop.sql").write_text(sql, "utf-8")
+    with testing.project(folder / "project") as project:
+        module = ModuleType(MODULE)
+        module.__file__ = __file__
+        module.__dict__["defs"] = dg.Definitions.merge(project.definitions, dg.Definitions(asset_checks=own))  # type: ignore[arg-type]
+        monkeypatch.setitem(sys.modules, MODULE, module)
+        yield Shop(project, folder / "dagster")
+
+
+@pytest.fixture
+def own_checks() -> list[object]:
+    return []
+
+
+@pytest.fixture
+def quarantine() -> str:
+    return ""
+
+
+@pytest.fixture
+def shop(
+    monkeypatched: Path, monkeypatch: pytest.MonkeyPatch, own_checks: list[object], quarantine: str
+) -> Iterator[Shop]:
+    yield from opened(monkeypatched, SQL.replace("{quarantine}", quarantine), monkeypatch, own_checks)
+
+
+def synced(shop: Shop) -> None:
+    shop.project.send("users", [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}])
+    shop.project.send("orders", [{"id": 7, "name": "x"}])
+    done = shop.call()
+    assert done.exit_code == 0, done.output
+    assert shop.materialised() == WHOLE
+
+
+def test_nothing_new_starts_no_run_and_shows_what_was_asked(shop: Shop) -> None:
+    synced(shop)
+    runs, events = shop.runs(), shop.events()
+    done = shop.call()
+    assert done.exit_code == 0, done.output
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("nothing is new: 6 assets asked in ")
+    assert "3 offsets read, 8 checks passed; no run was started ('upsert-platform sync --all' starts one)" in last
+    assert "tables/copies" in done.stdout
+    assert (shop.runs(), shop.events()) == (runs, events)
+    found = json.loads(shop.call("--json").stdout)
+    assert (found["run"], found["success"]) == (None, True)
+    assert {item["asset"]: item["batch"] for item in found["assets"]} == dict.fromkeys(WHOLE, 1)
+    checks = {item["asset"]: item["checks"] for item in found["assets"]}
+    assert checks["tables/copies"] == {"last_value_per_key": True, "freshness": True}
+    assert shop.call("--all").exit_code == 0
+    assert shop.materialised() == WHOLE
+
+
+def test_sixty_tables_with_nothing_new_write_no_event(monkeypatched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sql = "".join(
+        f"CREATE TABLE s{n} ({COLUMNS}) WITH ({KAFKA}, 'topic' = 't{n}');\n"
+        f"CREATE TABLE d{n} ({COLUMNS}) WITH ({STORE});\nINSERT INTO d{n} SELECT * FROM s{n};\n"
+        for n in range(TABLES)
+    )
+    for shop in opened(monkeypatched, sql, monkeypatch, []):
+        assert shop.call().exit_code == 0  # checks without a result are evaluated
+        events = shop.events()
+        assert events > TABLES
+        done = shop.call("--json")
+        assert done.exit_code == 0, done.output
+        assert len(json.loads(done.stdout)["assets"]) == 2 * TABLES
+        assert (shop.runs(), shop.events()) == (1, events)
+
+
+def test_new_records_start_the_run_of_what_follows_from_them(shop: Shop) -> None:
+    synced(shop)
+    shop.project.send("orders", [{"id": 8, "name": "y"}])
+    done = shop.call()
+    assert done.exit_code == 0, done.output
+    assert shop.materialised() == {"changelogs/orders", "tables/bought"}
+    assert "changelogs/orders: 1 offset to read" in done.stdout
+    assert "4 assets have nothing new and are left out" in done.stdout
+    assert [row["id"] for row in shop.project.rows("bought")] == [7, 8]
+    shop.project.send("users", [{"id": 3, "name": "a"}])
+    assert shop.call().exit_code == 0
+    assert shop.materialised() == {"changelogs/users", "queries/totals", "tables/copies", "tables/totals"}
+    shop.project.send("users", [{"id": 4, "name": "a"}])
+    runs = shop.runs()
+    assert shop.call("bought").exit_code == 0
+    assert shop.runs() == runs, "what other tables are made of is not looked at"
+
+
+def test_failed_check_is_reported_by_a_run_with_its_exit_code(shop: Shop) -> None:
+    synced(shop)
+    hop = shop.project.platform.destination_hop("copies", run="test")
+    verdict = hop.plan().state.verdict
+    assert verdict is not None
+    hop.destination.record_verdict(replace(verdict, passed=False, detail="1 row differs"))
+    hop.destination.close()
+    for _ in range(2):
+        done = shop.call()
+        assert done.exit_code == 1, done.output
+        assert "the last check failed" in done.stdout
+        assert shop.materialised() == {"tables/copies"}
+
+
+def test_quarantine_is_reported_by_a_run_until_it_is_empty(shop: Shop) -> None:
+    synced(shop)
+    shop.project.send_record("users", key=b'{"id": 3}', value=b"{")
+    assert shop.call().exit_code == 0
+    done = shop.call()
+    assert done.exit_code == 0, "a warning"
+    assert "1 of 3 records are in quarantine" in done.stdout
+    assert shop.materialised() == {"changelogs/users"}
+
+
+@pytest.mark.parametrize("quarantine", [", 'quarantine.fail-count' = '1', 'check.quarantine-below.blocking' = 'true'"])
+def test_quarantine_that_blocks_ends_with_1_each_time(shop: Shop) -> None:
+    synced(shop)
+    shop.project.send_record("users", key=b'{"id": 3}', value=b"{")
+    assert [shop.call().exit_code for _ in range(2)] == [1, 1]
+
+
+def test_result_that_the_instance_lacks_is_recorded_once(shop: Shop) -> None:
+    shop.project.send("users", [{"id": 1, "name": "a"}])
+    shop.project.sync()  # in another instance
+    done = shop.call()
+    assert "nothing is new" not in done.stdout
+    assert shop.materialised() == WHOLE - {"queries/totals"}, "a query has no check"
+    assert "nothing is new" in shop.call().stdout
+
+
+def test_paused_table_is_left_alone_and_named(shop: Shop) -> None:
+    synced(shop)
+    pauses.pause(shop.project.platform.lake, "bought", reason="moved")
+    done = shop.call()
+    assert "no run was started" in done.stdout
+    assert ": moved" in done.stdout
+
+
+@dg.asset_check(asset=["tables", "bought"], name="own")
+def own() -> dg.AssetCheckResult:
+    return dg.AssetCheckResult(passed=True)
+
+
+@pytest.mark.parametrize("own_checks", [[own]])
+def test_check_of_the_user_is_evaluated_each_time(shop: Shop) -> None:
+    synced(shop)
+    done = shop.call()
+    assert done.exit_code == 0, done.output
+    assert "tables/bought: own is evaluated by runs" in done.stdout
+    assert shop.materialised() == {"tables/bought"}

@@ -1,0 +1,131 @@
+"""Statements of every class of query, each in words that Flink and DuckDB read alike."""
+
+from __future__ import annotations
+
+from typing import Final
+
+STATEMENTS: Final = {
+    "groups": "SELECT region, COUNT(*) AS n, COUNT(age) AS a, SUM(age) AS s FROM users GROUP BY region",
+    "groups of what is added": "SELECT uid, COUNT(*) AS pv, COUNT(DISTINCT page) AS up FROM views GROUP BY uid",
+    "decimals": "SELECT region, SUM(spent) AS s, MIN(spent) AS lo, MAX(spent) AS hi FROM users GROUP BY region",
+    "doubles": "SELECT region, COUNT(score) AS n, MIN(score) AS lo, MAX(score) AS hi FROM users GROUP BY region",
+    "everything": "SELECT COUNT(*) AS n, SUM(amount) AS s, MIN(amount) AS lo, MAX(kind) AS hi,"
+    " COUNT(DISTINCT uid) AS u FROM orders",
+    "distinct sums": "SELECT kind, SUM(DISTINCT amount) AS s, COUNT(DISTINCT amount) AS n, MIN(amount) AS lo,"
+    " COUNT(DISTINCT uid) AS u FROM orders GROUP BY kind",
+    "filters of aggregates": "SELECT kind, COUNT(*) FILTER (WHERE amount > 4) AS n, SUM(amount) FILTER (WHERE uid = 1)"
+    " AS s, COUNT(DISTINCT uid) FILTER (WHERE amount >= 0) AS u, MAX(amount) FILTER (WHERE uid < 4) AS m FROM orders"
+    " GROUP BY kind",
+    "having": "SELECT uid, SUM(amount) AS s FROM orders WHERE kind = 'a' GROUP BY uid HAVING COUNT(*) > 1",
+    "rollup": "SELECT kind, uid, GROUPING_ID(kind, uid) AS g, COUNT(*) AS n, SUM(uid) AS s, MAX(amount) AS hi FROM"
+    " orders GROUP BY ROLLUP (kind, uid) HAVING COUNT(*) > 0",
+    "cube of what is added": "SELECT uid, page, GROUPING_ID(uid, page) AS g, COUNT(DISTINCT secs) AS u FROM views GROUP"
+    " BY CUBE (uid, page) HAVING COUNT(*) > 0",
+    "grouping sets": "SELECT region, id, COUNT(*) AS n, GROUPING(region) AS g, SUM(age) AS s FROM users WHERE region IS"
+    " NOT NULL GROUP BY id, GROUPING SETS ((region), ()) HAVING COUNT(*) > 0",
+    "groups of a rollup": "SELECT n, COUNT(*) AS m FROM (SELECT kind, uid, COUNT(*) AS n FROM orders GROUP BY ROLLUP"
+    " (kind, uid)) t GROUP BY n HAVING n > 0",
+    "filter": "SELECT id, region FROM users WHERE age > 1 AND region IS NOT NULL",
+    "distinct": "SELECT DISTINCT region, age FROM users WHERE age > 1 OR age IS NULL",
+    "distinct of what is added": "SELECT DISTINCT uid, page FROM views",
+    "first rows": "SELECT oid, uid, amount, rn FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY amount DESC"
+    " NULLS LAST, oid) AS rn FROM orders) AS t WHERE rn <= 2",
+    "first rows without number": "SELECT oid, uid, amount FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY kind ORDER BY"
+    " ts NULLS FIRST, oid DESC) AS rn FROM orders) AS t WHERE rn < 4",
+    "latest row": "SELECT uid, oid, ts FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY ts DESC NULLS LAST,"
+    " oid DESC) AS rn FROM orders) AS t WHERE rn = 1",
+    "second row": "SELECT uid, oid FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY amount NULLS FIRST,"
+    " oid) AS rn FROM orders) AS t WHERE rn = 2",
+    "first of all": "SELECT oid, amount FROM orders ORDER BY amount DESC NULLS LAST, oid LIMIT 3",
+    "inner join": "SELECT o.oid, o.amount, u.region, u.id FROM orders AS o JOIN users AS u ON o.uid = u.id",
+    "left join": "SELECT o.oid, o.amount, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id AND u.age > 1",
+    "right join": "SELECT o.oid, u.id, u.region FROM orders o RIGHT JOIN users u ON o.uid = u.id",
+    "full join": "SELECT o.oid, u.id, u.region FROM orders o FULL JOIN users u ON o.uid = u.id",
+    "join of many to many": "SELECT v.page, v.secs, o.oid FROM views v JOIN orders o ON v.uid = o.uid AND o.kind = 'a'",
+    "join with a condition": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND o.amount > u.age",
+    "left join with a condition on the left": "SELECT u.id, o.oid, u.age FROM users u LEFT JOIN orders o ON o.uid ="
+    " u.id AND u.age > 1 AND o.kind = 'a'",
+    "right join with a condition on the right": "SELECT v.page, o.oid, o.amount FROM views v RIGHT JOIN orders o ON"
+    " v.uid = o.uid AND o.kind = 'b'",
+    "full join with conditions": "SELECT u.id, o.oid FROM users u FULL JOIN orders o ON u.id = o.uid AND u.region ="
+    " 'eu' AND o.amount > 4",
+    "cross join": "SELECT o.oid, u.id FROM orders o CROSS JOIN users u WHERE u.age = 1",
+    "join by an inequality": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.amount < u.age AND u.region = 'eu'",
+    "beside a total": "SELECT o.oid, o.amount, t.hi FROM orders o, (SELECT MAX(amount) AS hi FROM orders) t WHERE"
+    " o.amount >= t.hi",
+    "frames of rows": "SELECT oid, COUNT(amount) OVER w AS n, MAX(amount) OVER w AS hi, LAG(kind) OVER (PARTITION BY"
+    " uid ORDER BY oid) AS k FROM orders WINDOW w AS (PARTITION BY uid ORDER BY amount NULLS FIRST, oid DESC ROWS"
+    " BETWEEN 1 PRECEDING AND CURRENT ROW)",
+    "groups of ranks": "SELECT r, COUNT(*) AS n FROM (SELECT oid, RANK() OVER (PARTITION BY kind ORDER BY amount DESC"
+    " NULLS LAST) AS r FROM orders) t WHERE r <= 3 GROUP BY r",
+    "joined by commas": "SELECT o.oid, u.region FROM orders o, users u WHERE o.uid = u.id AND u.region = 'eu'",
+    "three tables": "SELECT o.oid, u.region, v.page FROM orders o JOIN users u ON o.uid = u.id LEFT JOIN views v ON"
+    " v.uid = u.id",
+    "in": "SELECT oid, kind FROM orders WHERE uid IN (SELECT id FROM users WHERE age > 1)",
+    "exists": "SELECT id, region FROM users AS u WHERE EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id AND o.kind ="
+    " 'b')",
+    "not exists": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE o.uid = u.id)",
+    "exists with a name used twice": "SELECT id, region FROM users AS o WHERE EXISTS (SELECT 1 FROM (SELECT o.uid AS x,"
+    " o.kind AS region FROM orders AS o WHERE o.amount > 0) AS t WHERE t.x = o.id AND region = 'b')",
+    "union all": "SELECT id, region FROM users UNION ALL SELECT uid, page FROM views",
+    "intersect": "SELECT region, id FROM users INTERSECT SELECT page, uid FROM views",
+    "except": "SELECT uid, kind FROM orders EXCEPT SELECT uid, page FROM views WHERE secs > 10",
+    "groups of an intersection": "SELECT k, COUNT(*) AS n FROM (SELECT uid AS k, kind AS w FROM orders INTERSECT SELECT"
+    " uid, kind FROM orders WHERE amount > 4) t GROUP BY k",
+    "interval join": "SELECT o.oid, v.page, v.ts FROM orders o JOIN views v ON o.uid = v.uid AND o.ts BETWEEN v.ts -"
+    " INTERVAL '10' MINUTE AND v.ts + INTERVAL '5' MINUTE",
+    "union": "SELECT region AS r FROM users UNION SELECT page FROM views",
+    "join of a union": "SELECT u.uid, o.oid FROM (SELECT uid FROM views UNION ALL SELECT uid FROM orders) u JOIN"
+    " orders o ON u.uid = o.uid",
+    "groups of a join": "SELECT u.region, COUNT(*) AS n, SUM(o.amount) AS s FROM orders o JOIN users u ON o.uid = u.id"
+    " GROUP BY u.region",
+    "groups of a left join": "SELECT u.region, COUNT(o.oid) AS n, COUNT(*) AS m, MAX(o.amount) AS hi FROM users u LEFT"
+    " JOIN orders o ON o.uid = u.id GROUP BY u.region",
+    "join of groups": "SELECT a.uid, a.n, b.s FROM (SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid) a FULL JOIN"
+    " (SELECT uid, SUM(secs) AS s FROM views GROUP BY uid) b ON a.uid = b.uid",
+    "join whose sides both have a null": "SELECT a.uid AS one, b.uid AS other FROM (SELECT DISTINCT uid FROM orders) a"
+    " FULL JOIN (SELECT DISTINCT uid FROM views) b ON a.uid = b.uid",
+    "first rows of groups": "SELECT region, n, rn FROM (SELECT region, n, ROW_NUMBER() OVER (ORDER BY n DESC, region"
+    " NULLS FIRST) AS rn FROM (SELECT region, COUNT(*) AS n FROM users GROUP BY region) g) t WHERE rn <= 2",
+    "groups of first rows": "SELECT kind, COUNT(*) AS n, SUM(amount) AS s FROM (SELECT *, ROW_NUMBER() OVER (PARTITION"
+    " BY uid ORDER BY oid) AS rn FROM orders) t WHERE rn = 1 GROUP BY kind",
+    "groups of groups": "SELECT n, COUNT(*) AS m, MIN(uid) AS lo FROM (SELECT uid, COUNT(*) AS n FROM orders GROUP BY"
+    " uid) t GROUP BY n",
+    "groups of a union": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM (SELECT uid AS k, amount AS v FROM orders UNION ALL"
+    " SELECT uid, secs FROM views) t GROUP BY k",
+    "groups of distinct": "SELECT uid, COUNT(*) AS n FROM (SELECT DISTINCT uid, kind FROM orders) t GROUP BY uid",
+    "everything of a join": "SELECT COUNT(*) AS n, COUNT(DISTINCT u.region) AS r FROM orders o JOIN users u ON o.uid ="
+    " u.id",
+    "common table": "WITH c AS (SELECT uid, SUM(amount) AS s FROM orders GROUP BY uid) SELECT u.id, c.s FROM users u"
+    " LEFT JOIN c ON c.uid = u.id WHERE u.age IS NOT NULL",
+    "join of a table with itself": "SELECT a.oid, b.oid AS other FROM orders a JOIN orders b ON a.uid = b.uid AND"
+    " a.kind = b.kind",
+    "left join by an interval": "SELECT o.oid, v.page, v.secs FROM orders o LEFT JOIN views v ON o.uid = v.uid "
+    "AND o.ts BETWEEN v.ts - INTERVAL '10' MINUTE AND v.ts + INTERVAL '5' MINUTE",
+    "full join with a condition of both sides": "SELECT o.oid, u.id, u.region FROM orders o FULL JOIN users u ON "
+    "o.uid = u.id AND o.amount > u.age",
+    "left join by an inequality": "SELECT o.oid, u.id, u.age FROM orders o LEFT JOIN users u ON o.amount < u.age "
+    "AND o.kind = 'a'",
+    "groups of a right join by an interval": "SELECT o.kind, COUNT(*) AS n, COUNT(v.uid) AS m, SUM(v.secs) AS s "
+    "FROM views v RIGHT JOIN orders o ON o.uid = v.uid AND o.ts < v.ts GROUP BY o.kind",
+    "not exists by an inequality": "SELECT id, age FROM users AS u WHERE NOT EXISTS (SELECT 1 FROM orders o WHERE "
+    "o.amount < u.age AND o.kind = 'b')",
+    "in with an inequality": "SELECT oid, kind FROM orders o WHERE o.uid IN (SELECT id FROM users u WHERE u.age > "
+    "o.amount)",
+    "exists of any row": "SELECT id, region FROM users WHERE EXISTS (SELECT 1 FROM orders WHERE amount > 900)",
+    "not in with nulls": "SELECT oid, uid FROM orders WHERE uid NOT IN (SELECT age FROM users WHERE region = 'eu')",
+    "intersect all": "SELECT uid, kind FROM orders INTERSECT ALL SELECT uid, page FROM views",
+    "groups of an except all": "SELECT k, COUNT(*) AS n FROM (SELECT uid AS k, page AS w FROM views EXCEPT ALL "
+    "SELECT uid, kind FROM orders) t GROUP BY k",
+    "ordered by a column that is not selected": "SELECT o.oid FROM orders AS o ORDER BY o.amount DESC NULLS LAST, "
+    "oid LIMIT 3",
+    "groups ordered by a count": "SELECT uid FROM orders GROUP BY uid ORDER BY COUNT(*) DESC, uid NULLS FIRST LIMIT 2",
+    "values of subqueries": "SELECT oid, (SELECT MAX(age) FROM users) AS m FROM orders WHERE amount > (SELECT "
+    "MIN(amount) FROM orders WHERE kind = 'a')",
+    "groups beside a value": "SELECT kind, COUNT(*) AS n, (SELECT COUNT(*) FROM views) AS v FROM orders GROUP BY kind",
+    "first rows of what is added, each once": "SELECT uid, page, secs FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"
+    " uid ORDER BY secs NULLS FIRST, page NULLS FIRST) AS rn FROM (SELECT uid, page, secs FROM views UNION SELECT uid,"
+    " page, secs FROM views WHERE uid > 2) u) t WHERE rn <= 2",
+    "frames of what is added, each once": "SELECT uid, secs, COUNT(*) OVER (PARTITION BY uid ORDER BY secs NULLS FIRST)"
+    " AS n FROM (SELECT DISTINCT uid, secs FROM views) v",
+}

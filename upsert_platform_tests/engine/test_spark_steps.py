@@ -1,0 +1,42 @@
+"""Expressions that Spark alone evaluates as Flink does: rows pass through it with all that operators need of them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from upsert_platform.engine import store
+from upsert_platform.engine.runners import LocalRunner
+from upsert_platform.sql.evaluation import prepared
+from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
+
+WINDOW = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
+BUCKETS = "FROM (SELECT *, time_bucket(INTERVAL 10 MINUTE, ts) AS window_start FROM orders WHERE ts IS NOT NULL) t"
+STATEMENTS = {
+    "rows that are only added": "SELECT UPPER(page) AS p, COUNT(*) AS n FROM views GROUP BY UPPER(page)",
+    "upserts": "SELECT UPPER(kind) AS k, uid, COUNT(*) AS n, SUM(amount) AS s FROM orders WHERE UPPER(kind) <> 'B'"
+    " GROUP BY UPPER(kind), uid",
+    "groupings": "SELECT UPPER(kind) AS k, GROUPING(UPPER(kind)) AS g, COUNT(*) AS n FROM orders GROUP BY CUBE"
+    " (UPPER(kind)) HAVING COUNT(*) > 0",
+    "windows": f"SELECT window_start, LOWER(kind) AS k, COUNT(*) AS n {WINDOW} GROUP BY window_start, LOWER(kind)",
+    "a join": "SELECT o.oid, UPPER(u.region) AS r FROM orders o JOIN users u ON o.uid = u.id WHERE"
+    " LOWER(u.region) <> 'us'",
+}
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_steps_in_spark_give_what_a_computation_from_nothing_gives(
+    name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "BUCKETS", 2)
+    sql = STATEMENTS[name]
+    world = World(tmp_path, random.Random(name))
+    kept = Kept(world, plan_query(sql), runner=LocalRunner(lambda: prepared(spark)))
+    for _ in range(2):
+        for table in kept.query.tables:
+            world.change(table, 20)
+        kept.advance()
+        assert same_rows(kept.result(), world.judge(sql.replace(WINDOW, BUCKETS)))

@@ -1,0 +1,73 @@
+"""The check of a batch that a topic holds: whatever lies in the topic afterwards is noticed, however it is spelled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import Mock
+
+import pytest
+from confluent_kafka import Producer
+
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.kafka.sink.destination import KafkaDestination
+from upsert_platform.sync import verify
+from upsert_platform.sync.binding import Target
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_batch
+from upsert_platform_tests.changelog.places import Placed
+from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.sync.test_one_task import append, hop_to, never
+from upsert_platform_tests.writing.in_memory import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPOILED = {
+    "another value": ('{"id":7}', '{"id":7,"name":"another"}', "stale"),
+    "a key that was deleted": ('{"id":1}', '{"id":1,"name":"back"}', "extra"),
+    "a tombstone": ('{"id":8}', None, "missing"),
+    "a tombstone of another spelling": ('{"id": 9}', None, "missing"),
+    "a value of another spelling": ('{"id": 6}', '{"id":6,"name":"another"}', "stale"),
+}
+HARMLESS = {
+    "another key": ('{"id":1000}', '{"id":1000,"name":"of nobody"}'),
+    "what is no record of the table": ('{"id":7}', "no JSON"),
+    "the same once more": ('{"id": 7}', '{"name":"name 7","id":7}'),
+}
+
+
+def test_records_beside_those_of_a_batch_are_noticed(
+    spark: SparkSession, tmp_path: Path, topic: str, kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = declare(
+        topic=topic, properties__bootstrap__servers=kafka_bootstrap, **{"sink.control-topic": f"control-{topic}"}
+    )
+    hop = hop_to(Place(), tmp_path)
+    target = Target(table, hop.target.insert, hop.target.source, None, None)  # type: ignore[arg-type]
+    destination = KafkaDestination(read(table, writes=True))
+    hop = DestinationHop(target, hop.store, destination, refused=RefusedStore(str(tmp_path / "aside")), run="run")
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(40)])
+    hop.execute(OnDemand(never), hop.plan())
+    records = [Placed(2, 0, 100 + key, None, key, None if key < 3 else f"name {key}") for key in range(20)]
+    append(hop.store, 2, records)
+    hop.execute(OnDemand(never), hop.plan())
+
+    look = Mock(wraps=verify._compare)
+    monkeypatch.setattr(verify, "_compare", look)
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
+    assert (found.passed, found.compared, look.call_count) == (True, 40, 0)
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+
+    for key, value in HARMLESS.values():
+        producer.produce(topic, key=key.encode(), value=value.encode())
+    assert producer.flush(10) == 0
+    assert check_batch(OnDemand.dividing(spark), hop, after=1, upto=2).passed
+    for key, spoiled, _ in SPOILED.values():
+        producer.produce(topic, key=key.encode(), value=spoiled and spoiled.encode())
+    assert producer.flush(10) == 0
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
+    wanted = [(f"id={key[6:-1].strip()}", status) for key, _, status in SPOILED.values()]
+    assert sorted((row["key"], row["status"]) for row in found.sample) == sorted(wanted)
+    destination.close()

@@ -1,0 +1,233 @@
+"""Sums that tasks make say that rows are equal only where they are; where they are not, a closer look tells what is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from upsert_platform.changelog.row_sums import RowSums
+from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, KeySet, Sample, Told
+from upsert_platform.core.capabilities import ReadsInTasks, RowsByKey, RowsByShare, Shares
+from upsert_platform.core.types import arrow_type, parse_type
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.verify import check_batch
+from upsert_platform_tests.changelog.places import Placed
+from upsert_platform_tests.sync.test_equal_sums import DIFFERENT
+from upsert_platform_tests.sync.test_one_task import TaskMemory, append, hop_to, never
+from upsert_platform_tests.writing.in_memory import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PAIR = pa.schema({"id": pa.int64(), "name": pa.string()})
+KEY = pa.schema([PAIR.field("id")])
+
+
+def sums(kinds: str, rows: list[tuple[Any, ...]], *, parts: int = 1) -> RowSums:
+    pairs = [item.split(" ", 1) for item in kinds.replace("(38, 18)", "(38:18)").split(", ")]
+    fields = pa.schema([(name, arrow_type(parse_type(kind.replace(":", ", ")))) for name, kind in pairs])
+    found = RowSums()
+    for part in range(parts):
+        columns = [
+            pa.array([row[place] for row in rows[part::parts]], field.type) for place, field in enumerate(fields)
+        ]
+        found.add(pa.RecordBatch.from_arrays(columns, schema=fields), fields)
+    return found
+
+
+@pytest.mark.parametrize("case", DIFFERENT)
+def test_rows_that_differ_have_other_sums(case: str) -> None:
+    kinds, expected, found = DIFFERENT[case]
+    assert sums(kinds, expected) != sums(kinds, found)
+
+
+def test_rows_have_the_same_sums_in_any_order_and_in_any_parts() -> None:
+    kinds = "k BIGINT, a STRING, b DOUBLE, c DECIMAL(38, 18), d BOOLEAN"
+    rows = [(key, f"text of {key}" if key % 3 else None, key / 7, None, key % 2 == 0) for key in range(40_000)]
+    assert sums(kinds, rows) == sums(kinds, rows[::-1], parts=7)
+    changed = [*rows[:-1], (39_999, None, 39_999 / 7, None, True)]
+    assert sums(kinds, rows) != sums(kinds, changed)
+
+
+def test_values_that_sql_calls_equal_have_the_same_sums() -> None:
+    zeros = sums("k INT, a DOUBLE", [(1, 0.0), (2, float("nan"))])
+    assert zeros == sums("k INT, a DOUBLE", [(1, -0.0), (2, float("nan"))])
+    moment = pa.array([1, None], pa.timestamp("us", tz="UTC"))
+    fields, found = pa.schema({"at": moment.type}), [RowSums(), RowSums()]
+    for side, values in zip(found, (moment, moment.cast(pa.timestamp("us", tz="Asia/Shanghai"))), strict=True):
+        side.add(pa.RecordBatch.from_arrays([values], names=["at"]), fields)
+    assert found[0] == found[1]
+
+
+def changes(rows: Sequence[tuple[int, str | None, str, int]]) -> pa.RecordBatch:
+    schema = pa.schema([*PAIR, ("_op", pa.string()), ("_seq", pa.int64())])
+    return pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def told(task: ExpectedRows | FoundRows, *batches: pa.RecordBatch) -> Told:
+    found = Told()
+    for answer in task(iter(batches)):
+        found.add(answer.column("told")[0].as_py())
+    return found
+
+
+def test_keys_that_are_deleted_have_to_be_told_as_deleted() -> None:
+    expected = told(ExpectedRows(PAIR, KEY), changes([(1, "a", "U", 1), (2, None, "D", 1), (3, None, "D", 1)]))
+    assert (expected.rows, expected.expected.rows, expected.deleted.rows) == (3, 1, 2)
+    for deleted, same in ((("2", "3"), True), (("2",), False), (("2", "4"), False), (("2", "3", "1"), False)):
+        rows = [(1, "a", "U", 0), *((int(key), None, "D", 0) for key in deleted)]
+        found = told(FoundRows(PAIR, KEY, iter, tells_deletes=True), changes(rows))
+        assert found.found == expected.expected
+        assert (found.found_deleted == expected.deleted) is same
+
+
+def test_of_earlier_batches_a_sample_is_looked_at_and_of_another_batch_another_one() -> None:
+    rows = [(key, "x", "U", 1 if key < 1000 else 2) for key in range(1500)]
+    numbers = {after: told(ExpectedRows(PAIR, KEY, Sample(after, 10)), changes(rows)).rows for after in (0, 1, 2)}
+    assert numbers[0] == 1500
+    assert 550 < numbers[1] < 650  # five hundred of the batch itself, one in ten of those before
+    assert 100 < numbers[2] < 200
+    drawn = []
+    for after in (2, 3):
+        every = [told(ExpectedRows(PAIR, KEY, Sample(after, 10)), changes([row])).rows for row in rows[:200]]
+        drawn.append([place for place, looked_at in enumerate(every) if looked_at])
+    assert drawn[0] != drawn[1]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Reads rows by their keys."""
+
+    rows: dict[int, tuple[int, str | None]]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield pairs([self.rows[key] for key in batch.column("id").to_pylist() if key in self.rows])
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Reads all rows in two shares."""
+
+    rows: tuple[tuple[int, str | None], ...]
+    deleted: tuple[int, ...] | None = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                found = pairs(self.rows[number::2])
+                if self.deleted is not None:
+                    found = found.append_column("_op", pa.repeat(pa.scalar("U"), found.num_rows))
+                yield found
+                if self.deleted is not None and number == 0:
+                    gone = pairs([(key, None) for key in self.deleted])
+                    yield gone.append_column("_op", pa.repeat(pa.scalar("D"), gone.num_rows))
+
+
+def pairs(rows: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": key, "name": name} for key, name in rows], schema=PAIR)
+
+
+class InTasks(TaskMemory, ReadsInTasks):
+    """A destination that tasks read by keys, as a whole, or with the deletes of a batch; or Spark, which is counted."""
+
+    def __init__(self, place: Place, shape: str, *, native: bool) -> None:
+        super().__init__(place)
+        self.shape, self.native = shape, native
+        self.deleted: tuple[int, ...] = ()
+        self.closer_looks = 0
+        self.told_rows: int | None = None
+
+    def writes_in_task(self) -> bool:
+        return self.native
+
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare:
+        held = self._place.rows
+        if self.shape == "keys":
+            return RowsByKey(Asked(dict(held)))
+        if self.shape == "whole":
+            return RowsByShare(lambda: Shares(2, Shared(tuple(held.values())), self.told_rows), others=True)
+        recent = Shared(tuple(held.values()), self.deleted)
+        return RowsByShare(lambda: Shares(2, recent), others=False, tells_deletes=True)
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        self.closer_looks += 1
+        return super().read(spark, keys=keys)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("shape", ["keys", "whole", "recent"])
+def test_equal_rows_pass_without_a_closer_look_and_spoiled_ones_are_told(
+    spark: SparkSession, tmp_path: Path, shape: str, native: bool
+) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    first = [Placed(1, 0, key, None, key, f"old {key}") for key in range(20)]
+    second = [Placed(2, 0, 100 + key, None, 100 + key, f"name {key}") for key in range(30)]
+    second += [Placed(2, 0, 200 + key, None, 100 + key, None) for key in range(4)]
+    for batch, records in ((1, first), (2, second)):
+        append(hop.store, batch, records)
+        hop.execute(OnDemand(never), hop.plan())
+    destination = InTasks(place, shape, native=native)
+    destination.deleted = (100, 101, 102, 103)
+    hop.destination = destination
+    if shape != "recent":
+        place.rows[999] = (999, "of nobody, and of no batch")
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
+    assert (found.passed, found.compared, destination.closer_looks) == (True, 50, 0)
+    del place.rows[104], place.rows[105]
+    place.rows[106] = (106, "another")
+    place.rows[100] = (100, "back again")
+    found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
+    assert (found.missing, found.stale, found.extra, found.passed) == (2, 1, 1, False)
+    assert destination.closer_looks
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_where_as_many_rows_are_told_as_there_should_be_no_key_is_looked_for(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, native: bool
+) -> None:
+    asked: list[bool] = []
+
+    def finding(*args: Any, among: Any = None, **options: Any) -> FoundRows:
+        asked.append(among is not None)
+        return FoundRows(*args, among=among, **options)
+
+    monkeypatch.setattr("upsert_platform.changelog.summed_in_tasks.FoundRows", finding)
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(30)])
+    hop.execute(OnDemand(never), hop.plan())
+    hop.destination = destination = InTasks(place, "whole", native=native)
+
+    def check(*, told: int) -> tuple[bool, list[bool], int]:
+        asked.clear()
+        destination.told_rows, destination.closer_looks = told, 0
+        return check_batch(OnDemand.dividing(spark), hop, after=0, upto=1).passed, list(asked), destination.closer_looks
+
+    assert check(told=30) == (True, [False], 0)
+    assert check(told=29) == (True, [True], 0)
+    assert check(told=10**6) == (True, [True], 0)
+    place.rows[999] = (999, "of nobody")
+    assert check(told=30) == (True, [False, True], 0)  # as many were told, and there are more
+    del place.rows[7]
+    passed, looked, closer = check(told=30)  # one is missing, one too many is there
+    assert (passed, looked) == (False, [False, True])
+    assert closer
+
+
+def test_keys_are_found_again_by_their_hashes() -> None:
+    chance = np.random.default_rng(3)
+    spread = chance.integers(0, 1 << 63, 5000, np.uint64) * np.uint64(2)
+    close = np.arange(300, dtype=np.uint64) * np.uint64(2) + np.uint64(1 << 63)  # all with the same first bits
+    for hashes in (spread, close, np.concatenate([spread, close, spread[:70]]), spread[:1], spread[:0]):
+        asked = np.concatenate([hashes[::-1], hashes + np.uint64(1), spread])
+        known = set(hashes.tolist())
+        wanted = [item in known for item in asked.tolist()]
+        assert KeySet(chance.permutation(hashes)).holds(asked).tolist() == wanted

@@ -1,0 +1,146 @@
+"""Records that come back from quarantine stand where they would be had each been decoded at once."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from upsert_platform.changelog import compaction, rows
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.quarantine import quarantined_records
+from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.core.model import Insert, SourceLocation
+from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.sync.binding import Target, changelog_of
+from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.replay import replay
+from upsert_platform.sync.verify import check_batch, check_everything
+from upsert_platform_tests.changelog.places import Placed, batches_of, last_values, random_records
+from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def row_of(record: Placed, *, quarantined: bool) -> dict[str, Any]:
+    place = {
+        rows.BATCH: record.batch,
+        rows.TOPIC: "users",
+        rows.PARTITION: record.partition,
+        rows.OFFSET: record.offset,
+        rows.TIMESTAMP: record.at,
+    }
+    if not quarantined:
+        kind = rows.KIND_DELETE if record.value is None else rows.KIND_UPDATE_AFTER
+        return {**place, rows.KIND: kind, rows.ROW: 0, "id": record.key, "name": record.value}
+    value = None if record.value is None else json.dumps({"id": record.key, "name": record.value}).encode()
+    key = json.dumps({"id": record.key}).encode()
+    return {**place, rows.KIND: rows.KIND_QUARANTINED, rows.RAW_KEY: key, rows.RAW_VALUE: value, rows.REASON: "then"}
+
+
+def filled(spark: SparkSession, source: TopicSource, root: Path, records: list[Placed], unread: set[Placed]) -> None:
+    store = changelog_of(source, Lake(str(root)))
+    head = store.create()
+    for batch, of_batch in batches_of(records):
+        found = [row_of(record, quarantined=record in unread) for record in of_batch]
+        for partition in {record.partition for record in of_batch}:
+            start = min(record.offset for record in of_batch if record.partition == partition)
+            text = RangeAccount("users", partition, start, start + 1).to_json()
+            found.append({rows.BATCH: batch, rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: text})
+        table = pa.Table.from_pylist(found, schema=rows.arrow_schema(source.table))
+        frame = spark.createDataFrame(table, schema=rows.spark_schema(source.table))
+        after = store.append(store.write(frame, batch=batch), head=head, positions=head.positions, run="run")
+        assert after is not None
+        head = after
+
+
+def table_from(spark: SparkSession, store: ChangelogStore) -> dict[int, str | None]:
+    head = store.head()
+    assert head is not None
+    found = latest_per_key(store.read(spark, after=0, upto=head.batch), key=["id"], columns=["name"])
+    return {row["id"]: None if row[rows.KIND] == rows.KIND_DELETE else row["name"] for row in found.collect()}
+
+
+def test_a_table_after_replays_is_that_of_the_offsets(spark: SparkSession, tmp_path: Path) -> None:
+    """In two replays, the first of which takes half of what is in quarantine; between them history is compacted."""
+    chance = random.Random(7)
+    records = random_records(chance, keys=60, batches=2, partitions=2, each=150)
+    unread = set(chance.sample(records, 120))
+    source = TopicSource((table := declare()), read(table))
+    filled(spark, source, tmp_path, records, unread)
+    store = changelog_of(source, Lake(str(tmp_path)))
+    first = [("users", item.partition, item.offset) for item in records if item in unread][::2]
+    done = replay(spark, source, store, run="first", offsets=first)
+    assert done.replayed > 10
+    assert done.superseded > 10
+    assert done.replayed + done.superseded == len(first)
+    compaction.reduce_history(spark, store, applied_everywhere=2)
+    replay(spark, source, store, run="second")
+    assert quarantined_records(store).num_rows == 0
+    assert table_from(spark, store) == last_values(records)
+
+
+def test_records_of_a_table_without_a_key_are_replayed_each(spark: SparkSession, tmp_path: Path) -> None:
+    """They may have no key at all, and none overtakes another."""
+    declared = declare(connector="kafka", key=(), **{"key.format": None, "value.format": None, "format": "json"})
+    source = TopicSource(declared, read(declared))
+    records = random_records(random.Random(1), keys=3, batches=1, partitions=2, each=20)
+    records = [item for item in records if item.value is not None]
+    store = changelog_of(source, Lake(str(tmp_path)))
+    head = store.create()
+    found = [{**row_of(item, quarantined=True), rows.RAW_KEY: None} for item in records]
+    table = pa.Table.from_pylist(found, schema=rows.arrow_schema(declared))
+    frame = spark.createDataFrame(table, schema=rows.spark_schema(declared))
+    assert store.append(store.write(frame, batch=1), head=head, positions=head.positions, run="run") is not None
+    done = replay(spark, source, store, run="replay")
+    assert (done.replayed, done.superseded, dict(done.refused)) == (len(records), 0, {})
+    kept = store.read(spark, after=1, upto=2).collect()
+    assert sorted((row["_partition"], row["_offset"], row["id"], row["name"]) for row in kept) == sorted(
+        (item.partition, item.offset, item.key, item.value) for item in records
+    )
+    assert quarantined_records(store).num_rows == 0
+
+
+def test_of_a_source_without_a_key_no_replayed_record_takes_the_place_of_a_newer_row_of_the_target(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The target has a key: in sync with every batch, and after each of two replays, it is that of the offsets."""
+    declared = declare(connector="kafka", key=(), **{"key.format": None, "value.format": None, "format": "json"})
+    source = TopicSource(declared, read(declared))
+    chance = random.Random(3)
+    records = [
+        item for item in random_records(chance, keys=25, batches=2, partitions=2, each=60) if item.value is not None
+    ]
+    unread = set(chance.sample(records, 60))
+    filled(spark, source, tmp_path, records, unread)
+    store = changelog_of(source, Lake(str(tmp_path)))
+    insert = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
+    place = Place()
+    target = Target(declare(), insert, source, None, None)  # type: ignore[arg-type]
+    refused = RefusedStore(str(tmp_path / "refused"))
+    hop = DestinationHop(target, store, MemoryDestination(place), refused=refused, run="run")
+
+    def synced() -> Comparison:
+        after = hop.plan().state.applied_batch
+        assert hop.execute(OnDemand.dividing(spark), hop.plan()) is not None
+        return check_batch(OnDemand.dividing(spark), hop, after=after, upto=hop.plan().state.applied_batch)
+
+    assert synced().passed
+    first = [("users", item.partition, item.offset) for item in records if item in unread][::2]
+    for offsets in (first, None):
+        replay(spark, source, store, run="replay", offsets=offsets)
+        decoded = [item for item in records if item not in unread or offsets is None]
+        decoded += [item for item in records if item in unread and ("users", item.partition, item.offset) in first]
+        found = synced()
+        assert dict(place.rows.values()) == last_values(decoded)
+        assert (found.passed, check_everything(spark, hop, upto=found.batch).passed) == (True, True)

@@ -1,0 +1,206 @@
+"""The page `docs/dagster-project.md`: its commands in an empty folder, its clicks in a headless Chromium.
+
+`UPSERT_SCREENSHOTS` names the folder of the pictures, which the page shows; the test's own is used without it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from upsert_platform.local.process import free_port
+from upsert_platform_tests.systems.installed import CHECKOUT, Installed
+
+pytestmark = [pytest.mark.systems, pytest.mark.timeout(1200)]
+SECONDS = 1000.0
+"""Of the waits of the browser, in milliseconds."""
+SCHEMES = ("light", "dark")
+QUERY = """{ assetNodes { assetKey { path } assetMaterializations(limit: 9) { timestamp }
+  assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status } } } } } }"""
+
+
+def blocks() -> list[str]:
+    text = (CHECKOUT / "docs" / "dagster-project.md").read_text("utf-8")
+    return re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@dataclass
+class Shell:
+    """The terminals of a reader: the first commands of a terminal are those that set its variables."""
+
+    folder: Path
+    variables: dict[str, str]
+    settings: str = ""
+
+    def type(self, commands: str, *, timeout: float = 300) -> str:
+        """Types commands into a terminal and returns what they print, on both streams."""
+        if commands.startswith("export "):
+            self.settings = "\n".join(line for line in commands.splitlines() if line.startswith("export "))
+        script = f"set -euo pipefail\n{self.settings}\n{commands}"
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=self.folder, env=self.variables, text=True, timeout=timeout,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{commands}\n{done.stdout[-4000:]}"
+        return done.stdout
+
+    @contextmanager
+    def running(self, command: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+        """A command that runs until Ctrl-C."""
+        with log.open("wb") as out:
+            started = subprocess.Popen(
+                ["bash", "-c", f"{self.settings}\nexec {command}"], cwd=self.folder, env=self.variables,
+                stdout=out, stderr=out, start_new_session=True,
+            )  # fmt: skip
+            try:
+                yield started
+            finally:
+                os.killpg(started.pid, signal.SIGINT)
+                try:
+                    started.wait(60)
+                except subprocess.TimeoutExpired:
+                    os.killpg(started.pid, signal.SIGKILL)
+                    started.wait(10)
+
+
+@dataclass
+class Ui:
+    """Dagster's pages."""
+
+    browser: Browser
+    address: str
+    shots: Path
+
+    def page(self, path: str, scheme: Any = "light") -> Page:
+        found = self.browser.new_page(viewport={"width": 1440, "height": 900}, color_scheme=scheme)
+        found.set_default_timeout(60 * SECONDS)
+        found.goto(f"{self.address}/{path}")
+        return found
+
+    def states(self) -> dict[str, tuple[list[str], dict[str, str | None]]]:
+        """Asset to the times of its materialisations, and its checks to the results that the graph shows."""
+        answer = requests.post(f"{self.address}/graphql", json={"query": QUERY}, timeout=60).json()
+        return {
+            "/".join(node["assetKey"]["path"]): (
+                [item["timestamp"] for item in node["assetMaterializations"]],
+                {
+                    check["name"]: (check["executionForLatestMaterialization"] or {}).get("status")
+                    for check in node["assetChecksOrError"].get("checks", [])
+                },
+            )
+            for node in answer["data"]["assetNodes"]
+        }
+
+    def materialise_all(self) -> float:
+        """Clicks *Materialize all*, and returns the seconds until the run has succeeded."""
+        page = self.page("asset-groups")
+        started = time.monotonic()
+        page.get_by_role("button", name="Materialize all").click()
+        page.wait_for_timeout(2 * SECONDS)
+        page.goto(f"{self.address}/runs")
+        expect(page.get_by_text("Success", exact=True)).to_have_count(1, timeout=240 * SECONDS)
+        page.close()
+        return time.monotonic() - started
+
+    def keep_graph(self) -> None:
+        """Every check of the four assets is shown as passed, light and dark."""
+        for scheme in SCHEMES:
+            page = self.page("asset-groups", scheme)
+            expect(page.get_by_text("changelogs", exact=True).first).to_be_visible(timeout=60 * SECONDS)
+            page.wait_for_timeout(2 * SECONDS)
+            page.keyboard.press("Alt+KeyE")  # expands all groups
+            expect(page.get_by_text("4 / 4 Passed")).to_have_count(4, timeout=60 * SECONDS)
+            expect(page.get_by_text("Failed", exact=True)).to_have_count(0)
+            page.screenshot(path=self.shots / f"project-{scheme}.png")
+            page.close()
+
+
+@contextmanager
+def browsing(address: str, shots: Path) -> Iterator[Ui]:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "Chromium is not on this machine: 'make test-systems' installs it"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        try:
+            yield Ui(browser, address, shots)
+        finally:
+            browser.close()
+
+
+def came_up(address: str, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(120):
+        assert server.poll() is None
+        try:
+            if requests.get(f"{address}/server_info", timeout=5).ok:
+                return
+        except requests.ConnectionError:
+            time.sleep(1)
+    raise AssertionError("the UI did not come up")
+
+
+def reader(installed: Installed, folder: Path) -> Shell:
+    """A shell in an empty folder, whose `pip` is that of the environment."""
+    tools = folder / "tools"
+    tools.mkdir()
+    pip = tools / "pip"
+    constraints = installed.folder / "constraints.txt"
+    pip.write_text(
+        f'#!/bin/sh\nexport PIP_CONSTRAINT="{constraints}"\nexec {sys.executable} -m pip --disable-pip-version-check'
+        f' --python {installed.bin / "python"} "$@" --quiet\n'
+    )
+    pip.chmod(0o755)
+    variables = installed.environment(
+        UPSERT_SPARK_SESSION="off", NO_COLOR="1", COLUMNS="200", VIRTUAL_ENV=str(installed.bin.parent)
+    )
+    variables["PATH"] = f"{tools}:{variables['PATH']}"
+    (folder / "empty").mkdir()
+    return Shell(folder / "empty", variables)
+
+
+def test_the_page_leads_from_an_empty_folder_to_a_green_graph(installed: Installed, tmp_path: Path) -> None:
+    create, scaffold, servers, dev, commands, down = blocks()
+    shots = Path(os.environ.get("UPSERT_SCREENSHOTS", tmp_path / "shots"))
+    shots.mkdir(parents=True, exist_ok=True)
+    shell = reader(installed, tmp_path)
+    assert "UpsertProjectComponent" in shell.type(create)
+    shell.folder /= "shop"
+    scaffolded = shell.type(scaffold)
+    assert "All definitions loaded successfully" in scaffolded
+    assert "UPSERT_TABLESTORE_ACCESS_KEY_SECRET" in scaffolded
+    assert "sync_wholesale_orders" in scaffolded
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    try:
+        shell.type(servers)
+        with shell.running(f"{dev.strip()} --port {port}", tmp_path / "dev.log") as server:
+            came_up(address, server)
+            with browsing(address, shots) as ui:
+                seconds = ui.materialise_all()
+                assert seconds < 60, f"{seconds:.0f} s from the click to green"
+                found = ui.states()
+                assert len(found) == 6
+                for key, (times, checks) in found.items():
+                    if not key.startswith("topics/"):
+                        assert len(times) == 1, key
+                        assert set(checks.values()) == {"SUCCEEDED"}, key
+                ui.keep_graph()
+                printed = shell.type(commands)
+                assert "no error" in printed
+                assert "ann" in printed
+                assert "open_wholesale_orders" in printed
+    finally:
+        shell.type(down)
