@@ -17,6 +17,7 @@ import click
 import pytest
 
 import upsert_platform
+import upsert_platform.testing
 from upsert_platform.changelog import lake
 from upsert_platform.cli.main import main
 from upsert_platform.core.redaction import is_secret_name
@@ -336,3 +337,8 @@ def test_the_connector_in_the_documents_is_the_one_that_the_contract_suite_runs(
 def _lines(text: str) -> str:
     """Without empty lines, of which a formatter puts more between functions than between methods."""
     return "\n".join(line for line in text.splitlines() if line.strip())
+
+
+def test_every_exported_name_is_in_the_api_reference() -> None:
+    described = {line.rpartition(".")[2] for line in _text("docs/api.md").splitlines() if line.startswith("::: ")}
+    assert {*upsert_platform.__all__, *upsert_platform.testing.__all__} <= described
