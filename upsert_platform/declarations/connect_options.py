@@ -184,8 +184,9 @@ class ConnectOptions:
                 )
         if tolerance == "none":
             self.tell(
-                f"option '{POLICY}' = 'stop' stops the table at the first record that fails, with all partitions and"
-                " not only the one of the record: a batch is written as a whole. It goes on once the record is mended",
+                f"option '{POLICY}' = 'stop' stops the topic's partition at the first record that fails: every run"
+                " fails and names it, while the other partitions are written. No batch is recorded as applied until the"
+                " record is repaired, so each run writes them again",
                 POLICY,
                 "warning",
             )

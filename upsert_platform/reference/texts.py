@@ -141,8 +141,9 @@ CONNECT: Final = {
     ),
     "failure.handling.policy": (
         "",
-        "Failure handling policy of the console: `continue` keeps records that fail aside, `stop` fails the run at the"
-        " first one. It sets `errors.tolerance` and `runtime.error.tolerance`.",
+        "Failure handling policy of the console: `continue` keeps records that fail aside, `stop` fails the run and"
+        " writes nothing of the record's partition from the first one on. It sets `errors.tolerance` and"
+        " `runtime.error.tolerance`.",
     ),
     "transforms": ("", "Aliases of transforms, joined by commas, in the order in which they are applied."),
     "predicates": ("", "Aliases of predicates, joined by commas."),

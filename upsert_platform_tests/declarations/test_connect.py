@@ -230,7 +230,7 @@ def test_1_2_credentials(tmp_path: Path) -> None:
     ("policy", "more", "tolerances", "told"),
     [
         ("continue", {}, ("all", "all"), ""),
-        ("Stop", {}, ("none", "none"), "stops the table at the first record that fails, with all partitions"),
+        ("Stop", {}, ("none", "none"), "stops the topic's partition at the first record that fails"),
         ("continue", {"errors.tolerance": "all"}, ("all", "all"), ""),
         (
             "continue", {"runtime.error.tolerance": "none"}, None,

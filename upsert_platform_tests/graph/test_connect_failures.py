@@ -58,14 +58,24 @@ def test_1_4_without_tolerance_the_run_fails_at_the_first_dirty_record_behind_wh
     good: dict[tuple[Any, ...], dict[str, Any]] = {(f"a{n}",): {"A": str(n)} for n in range(5)} | {("b",): {"A": "1"}}
     assert connectors.rows("strict") == good
     assert connectors.refused("strict") == {}
+
+    # The partition of the record stops, and no other one: also in the runs that follow.
+    strict.sent = [Sent("a9", {"A": 9}), Sent("b", {"A": 2}, partition=1), Sent("c", {"A": 3}, partition=1)]
+    connectors.produce()
+    again = connectors.sync()
+    assert not again.success
+    assert f"record {strict.topic}-0@5 with key 'bad' cannot be written" in errors_of(again)
+    good |= {("b",): {"A": "2"}, ("c",): {"A": "3"}}
+    assert connectors.rows("strict") == good
+
     lenient = Connector("strict", {**KEYED, **ALL}, keys="pk0:string", suffix=strict.suffix)
     (connectors.stack.project / "strict.properties").write_text(lenient.properties(), "utf-8")
     result = connectors.sync()
     assert result.success, errors_of(result)
-    assert connectors.rows("strict") == {**good, ("a1",): {"A": "late"}}
+    assert connectors.rows("strict") == {**good, ("a1",): {"A": "late"}, ("a9",): {"A": "9"}}
     assert sorted(connectors.refused("strict")) == [5, 7]
     done = metadata_of(result, "tables", strict.asset)
-    assert (done["upserts"], done["refused"]) == (6, 2)
+    assert (done["upserts"], done["refused"]) == (8, 2)
 
 
 @pytest.fixture(scope="module")
