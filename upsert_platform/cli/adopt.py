@@ -12,6 +12,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.prove import print_proof, told_proof
 from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--repair", is_flag=True, help="Go on where rows differ at that offset, and write those too.")
 @click.option("--dry-run", is_flag=True, help="Only prove the table at that offset.")
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def adopt(
     table: str,

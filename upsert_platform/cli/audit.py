@@ -11,6 +11,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import check_written, complete_tables
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ _TOLD = (
 
 @click.command(short_help="Judge a table by its topic, independently.")
 @click.argument("table", shell_complete=complete_tables)
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(0), help="Differing rows to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def audit(table: str, project: Path | None, limit: int, *, as_json: bool) -> None:

@@ -35,7 +35,7 @@ _SECRET: Final = re.compile(r"password|secret|jaas|token", re.IGNORECASE)
     "--to",
     "destinations",
     multiple=True,
-    type=click.Choice(["tablestore", "maxcompute", "upsert-kafka"]),
+    type=click.Choice(["tablestore", "maxcompute", "postgres", "upsert-kafka"]),
     help="Also declare a table there, and the INSERT that fills it.",
 )
 @click.option("--bootstrap-servers", "servers", default=f"${{{_SERVERS}}}", show_default=True, help="Brokers to ask.")
@@ -89,7 +89,7 @@ def discover(
         if as_json:
             click.echo(json.dumps(_data(found[-1]), ensure_ascii=False))
     if folder is not None:
-        _write(found, folder, quiet=as_json)
+        _write(found, folder, destinations, quiet=as_json)
     elif not as_json and len(topics) == 1 and len(found) == 1:
         click.echo(found[0].text, nl=False)
     elif not as_json:
@@ -143,7 +143,9 @@ def _endpoint(servers: str, properties: Mapping[str, str]) -> KafkaEndpoint:
     return KafkaEndpoint(servers, found)
 
 
-def _write(found: Sequence[Discovery], folder: Path, *, quiet: bool) -> None:
+def _write(found: Sequence[Discovery], folder: Path, destinations: Sequence[Destination], *, quiet: bool) -> None:
+    from upsert_platform.discovery.targets import target_name
+
     folder.mkdir(parents=True, exist_ok=True)
     written = 0
     for item in found:
@@ -163,7 +165,11 @@ def _write(found: Sequence[Discovery], folder: Path, *, quiet: bool) -> None:
     if not written:
         sys.exit(1)
     if not quiet:
-        click.echo(f"next: upsert-platform sync --project {shlex.quote(str(folder))}")
+        place = shlex.quote(str(folder))
+        click.echo(f"next: upsert-platform sync --project {place}")
+        if destinations:
+            name = target_name(found[0].table, destinations[0])
+            click.echo(f"then: upsert-platform peek {name} --project {place}")
 
 
 def _show(found: Sequence[Discovery], destinations: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import printable
 from upsert_platform.core.wording import counted
 
@@ -23,7 +24,7 @@ _STYLES: Final = {"ok": "green", "warning": "yellow", "fault": "bold red"}
 
 
 @click.command(short_help="Look for what is wrong around a project.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option(
     "--timeout", default=30.0, show_default=True, type=click.FloatRange(1), help="Seconds to wait for answers."
 )

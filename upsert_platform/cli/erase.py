@@ -13,6 +13,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_topics
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--tombstone", is_flag=True, help="Also send tombstones, so that the topic's compaction forgets it.")
 @click.option("--leave", multiple=True, help="A table or query that is seen to otherwise; may be given several times.")
 @click.option("--dry-run", is_flag=True, help="Only show what holds the key; with --tombstone, the topic too.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def erase(
     table: str,

@@ -42,7 +42,7 @@ def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json:
     from upsert_platform.declarations.importing import plan_import, write_import
     from upsert_platform.declarations.project import load_project
     from upsert_platform.sync.binding import bind
-    from upsert_platform.sync.connectors import CONNECTORS
+    from upsert_platform.sync.connectors import CONNECTORS, is_topic
 
     plan = plan_import(files, folder, local_options() if local else None)
     written = list(zip(plan.files, write_import(plan, folder), strict=True))
@@ -86,9 +86,20 @@ def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json:
     if started:
         click.echo(f"local {' and '.join(started)} up until 'upsert-platform local down'")
     place = shlex.quote(str(folder))
-    click.echo(
-        f"next: upsert-platform {f'send TABLE FILE --create-topic --project {place}' if local else f'explain {place}'}"
+    if not local:
+        click.echo(f"next: upsert-platform explain {place}")
+        return
+    targets = {insert.target for insert in project.inserts}
+    read = dict.fromkeys(
+        name
+        for insert in project.inserts
+        for name in insert.tables
+        if name not in targets and is_topic(project.tables[name])
     )
+    words = [f"send {name} FILE --create-topic" for name in read] + ["sync"]
+    words += [f"peek {insert.target}" for insert in project.inserts[:1]]
+    for at, word in enumerate(words):
+        click.echo(f"{'then' if at else 'next'}: upsert-platform {word} --project {place}")
 
 
 def local_options() -> Mapping[str, LocalOptions]:

@@ -1,9 +1,14 @@
-"""The command to type after something went wrong, which is the last thing that a failed command prints."""
+"""The command to type next, which is the last thing that a command prints, and the project that it is about."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 from upsert_platform.core.errors import (
     ChangelogError,
@@ -17,6 +22,8 @@ from upsert_platform.core.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_PROJECT: Final = "upsert_platform.project"
+"""Key of a command's ``--project`` among the things that click's contexts share."""
 NAMED: Final = re.compile(r"'(upsert-platform [^']+)'")
 """A command that a message names."""
 _HERE: Final = re.compile(r"\b(?:127\.0\.0\.1|localhost)\b")
@@ -28,6 +35,35 @@ _COMMANDS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (ChangelogError, "upsert-platform status"),
 )
 """Errors, the narrower first, to the command that shows more."""
+
+
+def project_option(text: str = "Folder of the project.") -> Callable[[Any], Any]:
+    """Return the option ``--project`` of a command; what the command says to type next names the same folder."""
+    folder = click.Path(path_type=Path, exists=True, file_okay=False)
+    return click.option("--project", type=folder, callback=_remember, help=text)
+
+
+def _remember(context: click.Context, _: click.Parameter, project: Path | None) -> Path | None:
+    if project is not None:
+        context.meta[_PROJECT] = project
+    return project
+
+
+def typed_here(command: str) -> str:
+    """Return a command as it is to be typed after this one: with its ``--project``, where it takes one."""
+    context = click.get_current_context(silent=True)
+    if context is None or _PROJECT not in context.meta or "--project" in command.split():
+        return command
+    root = context.find_root()
+    found: click.Command | None = root.command
+    words = iter(shlex.split(command)[1:])
+    while isinstance(found, click.Group):
+        found = found.get_command(root, next(words, ""))
+    folder = shlex.quote(str(context.meta[_PROJECT]))
+    for parameter in found.params if found is not None else ():
+        if parameter.name == "project":
+            return f"{command} {folder}" if isinstance(parameter, click.Argument) else f"{command} --project {folder}"
+    return command
 
 
 def first_named(messages: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from upsert_platform.cli.next_step import typed_here
 from upsert_platform.cli.text import console_for
 from upsert_platform.core.wording import counted
 
@@ -40,9 +41,10 @@ def show_nothing_new(found: Pending, job: str, *, seconds: float, as_json: bool)
     console = console_for(table)
     console.print(table)
     offsets, passed = sum(item.offsets for item in found.states), sum(len(item.checks) for item in found.states)
+    command = typed_here("upsert-platform sync --all")
     console.print(
         f"nothing is new: {counted(len(found.states), 'asset')} asked in {seconds:.1f} s, {offsets:,} offsets read,"
-        f" {passed} checks passed; no run was started ('upsert-platform sync --all' starts one)",
+        f" {counted(passed, 'check')} passed; no run was started ('{command}' starts one)",
         markup=False,
         soft_wrap=True,
     )

@@ -8,10 +8,9 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import check_written, complete_tables
+from upsert_platform.cli.next_step import project_option
 
-_project = click.option(
-    "--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project."
-)
+_project = project_option()
 
 
 @click.command(short_help="Let nothing write a table by itself, until it is resumed.")

@@ -11,6 +11,7 @@ import click
 
 from upsert_platform.changelog import lake, rows
 from upsert_platform.cli.names import complete_nodes
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import print_rows, printable
 
 _SHORT: Final = ("place", rows.TIMESTAMP, rows.KIND, rows.BATCH)
@@ -20,7 +21,7 @@ _SHORT: Final = ("place", rows.TIMESTAMP, rows.KIND, rows.BATCH)
 @click.command(short_help="Show rows of a topic, changelog, query or table.")
 @click.argument("node", shell_complete=complete_nodes)
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000), help="Rows to show.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, and nothing else.")
 def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
     """Show rows of NODE: a topic's newest records as they are declared, the newest rows of a changelog or query, the

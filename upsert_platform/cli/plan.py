@@ -11,6 +11,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import printable
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ CHANGES: Final = 2
 )
 @click.option("--estimate", is_flag=True, help="Compare one key in 32, and estimate the counts.")
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def plan(
     tables: tuple[str, ...],

@@ -12,6 +12,7 @@ import click
 from upsert_platform.changelog import lake
 from upsert_platform.cli.durations import Seconds
 from upsert_platform.cli.names import check_written, complete_tables
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import printable
 from upsert_platform.cli.verify import DIFFERS
 from upsert_platform.core.wording import counted
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 )
 @click.option("--resume", is_flag=True, help="With --source database: go on where a killed proof has stopped.")
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def prove(
     table: str,

@@ -6,6 +6,7 @@ import getpass
 import json
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -19,6 +20,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.location import project_binding
 from upsert_platform.cli.names import complete_tables_and_topics
+from upsert_platform.cli.next_step import project_option, typed_here
 from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import printable as _printable
 from upsert_platform.core.masking import Mask
@@ -28,10 +30,6 @@ from upsert_platform.sync.binding import Binding, Target, changelog_of
 from upsert_platform.sync.shown_rows import masked_record
 
 _SHOWN: Final = 20
-
-
-def _binding() -> Binding:
-    return project_binding()
 
 
 def _kept(table: str) -> RefusedStore:
@@ -56,9 +54,10 @@ def quarantine() -> None:
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(1), help="Rows to show per table.")
 @click.option("--discarded", "given_up", is_flag=True, help="Show what was discarded instead, by whom, when and why.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a record or row, and nothing else.")
-def show_all(table: str | None, limit: int, *, given_up: bool, as_json: bool) -> None:
+@project_option()
+def show_all(table: str | None, limit: int, project: Path | None, *, given_up: bool, as_json: bool) -> None:
     """List what is in quarantine: of TABLE, or of every table of the project."""
-    binding = _binding()
+    binding = project_binding(project)
     if as_json:
         for name in [table] if table else dict.fromkeys([*binding.sources, *binding.targets]):
             for told in _listed(binding, name, limit, given_up=given_up):
@@ -151,12 +150,13 @@ def _list_refused(console: Console, name: str, limit: int, mask: Mask) -> None:
 @quarantine.command(short_help="Show one record or row whole, as JSON.")
 @click.argument("table", shell_complete=complete_tables_and_topics)
 @click.argument("place")
-def show(table: str, place: str) -> None:
+@project_option()
+def show(table: str, place: str, project: Path | None) -> None:
     """Show one record or refused row of TABLE whole, as JSON.
 
     PLACE is topic-partition@offset, or the key of a refused row, as `list` prints it.
     """
-    binding = _binding()
+    binding = project_binding(project)
     if table in binding.targets:
         _show_refused(table, place, Mask.of(binding.targets[table].table))
         return
@@ -181,14 +181,15 @@ def _show_refused(table: str, place: str, mask: Mask) -> None:
 @quarantine.command(short_help="Try what is in quarantine again, as declared now.")
 @click.argument("table", shell_complete=complete_tables_and_topics)
 @click.argument("places", nargs=-1)
-def replay(table: str, places: tuple[str, ...]) -> None:
+@project_option()
+def replay(table: str, places: tuple[str, ...], project: Path | None) -> None:
     """Try records or refused rows of TABLE again, as the table is declared now.
 
     Records of a table that is read are decoded again, and what is not outdated is committed; the next sync brings it to
     the destinations. Of a table that is written, refused keys are given the value that they have by now. PLACES are
     topic-partition@offset or keys of rows, as `list` prints them; all that is in quarantine, if left out.
     """
-    binding = _binding()
+    binding = project_binding(project)
     if table in binding.targets:
         _replay_refused(binding.targets[table], places)
     else:
@@ -201,7 +202,10 @@ def replay(table: str, places: tuple[str, ...]) -> None:
 @click.option("--all", "every", is_flag=True, help="All records of the table that are in quarantine.")
 @click.option("--reason", required=True, help="Why; kept with the records.")
 @click.option("--by", default=getpass.getuser, show_default="the user of this process", help="Who says so.")
-def discard_records(table: str, places: tuple[str, ...], reason: str, by: str, *, every: bool) -> None:
+@project_option()
+def discard_records(
+    table: str, places: tuple[str, ...], reason: str, by: str, project: Path | None, *, every: bool
+) -> None:
     """Say that records of TABLE, which could not be decoded, are not needed.
 
     They are not counted as in quarantine any more, checks do not warn of them, and `quarantine replay` leaves them
@@ -214,7 +218,7 @@ def discard_records(table: str, places: tuple[str, ...], reason: str, by: str, *
         raise click.UsageError("name the records as topic-partition@offset, or give --all")
     if not reason.strip():
         raise click.BadParameter("say why, for those who ask later", param_hint="'--reason'")
-    binding = _binding()
+    binding = project_binding(project)
     if table in binding.targets and table not in binding.sources:
         raise click.BadParameter(
             f"'{table}' is written: rows that it refused go when they are replayed, or a later value of their key is"
@@ -246,6 +250,8 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
     )
     for (topic, partition, offset), reason in list(done.refused.items())[:_SHOWN]:
         click.echo(f"  {topic}-{partition}@{offset}: {Mask.of(source.table).reason(reason)}")
+    if done.batch:
+        click.echo(f"next: {typed_here('upsert-platform sync')}")
 
 
 def _replay_refused(target: Target, places: tuple[str, ...]) -> None:

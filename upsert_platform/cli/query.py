@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import print_rows, printable
 from upsert_platform.core.wording import counted
 
@@ -31,7 +32,7 @@ _HISTORY: Final = 1_000
 @click.option(
     "--most", default=1_000_000, show_default=True, type=click.IntRange(1), help="Rows of a table that are read."
 )
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, and nothing else.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names, and nothing else.")
 def query(statement: str | None, limit: int, most: int, project: Path | None, *, as_json: bool, as_csv: bool) -> None:

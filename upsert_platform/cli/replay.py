@@ -12,6 +12,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_topics
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @click.option("--offset", "offsets", multiple=True, help="Start there: PARTITION:OFFSET; once per partition.")
 @click.option("--into", multiple=True, help="TABLE=NEW: write a new table instead of correcting TABLE.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be read and written.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 def replay(
     table: str,
     timestamp: str | None,

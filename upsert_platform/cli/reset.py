@@ -12,6 +12,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables_and_topics
+from upsert_platform.cli.next_step import project_option, typed_here
 
 if TYPE_CHECKING:
     from upsert_platform.sync.binding import Binding
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 @click.argument("table", shell_complete=complete_tables_and_topics)
 @click.option("--drop-target", is_flag=True, help="Also drop the tables that are written from it.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def reset(table: str, project: Path | None, *, drop_target: bool, dry_run: bool, as_json: bool) -> None:
     """Make the next sync read TABLE again as it is declared now, and write every row of what is made of it.
@@ -69,11 +70,12 @@ def _show(binding: Binding, where: lake.Lake, done: Reset, *, dry_run: bool) -> 
 
 def _next(table: str, done: Reset, *, dry_run: bool) -> None:
     if dry_run:
-        click.echo("nothing was changed")
+        click.echo("nothing was changed: --dry-run")
         return
-    click.echo("next: upsert-platform sync")
+    click.echo(f"next: {typed_here('upsert-platform sync')}")
     for name in done.keeps_rows:
-        click.echo(f"then, to delete rows whose keys '{table}' does not have: upsert-platform reconcile {name}")
+        command = typed_here(f"upsert-platform reconcile {name}")
+        click.echo(f"then, to delete rows whose keys '{table}' does not have: {command}")
 
 
 def _data(done: Reset, *, dry_run: bool) -> dict[str, object]:

@@ -15,9 +15,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.next_step import first_named
+from upsert_platform.cli.next_step import first_named, project_option, typed_here
 from upsert_platform.cli.nothing_new import show_nothing_new
 from upsert_platform.cli.text import console_for
+from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
     import dagster as dg
@@ -35,11 +36,7 @@ _module = click.option(
     help="Python module of the code location; what pyproject.toml of this folder declares for dg or dagster, else"
     " upsert_platform.definitions, if left out.",
 )
-_project = click.option(
-    "--project",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of the project; UPSERT_PLATFORM_PROJECT if left out.",
-)
+_project = project_option("Folder of the project; UPSERT_PLATFORM_PROJECT if left out.")
 _config = click.option(
     "-c",
     "--config",
@@ -160,8 +157,8 @@ def _pending(
         for name, reason in list(found.reasons.items())[:_SHOWN_REASONS]:
             click.echo(f"{name}: {reason}")
         more = len(found.reasons) - _SHOWN_REASONS
-        click.echo(f"{f'and {more} more; ' if more > 0 else ''}{len(found.states) - len(found.assets)} assets have"
-                   " nothing new and are left out")  # fmt: skip
+        left = len(found.states) - len(found.assets)
+        click.echo(f"{f'and {more} more; ' if more > 0 else ''}nothing new, and left out: {counted(left, 'asset')}")
     return found.assets
 
 
@@ -255,7 +252,7 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
     console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
     command = next_command(result)
     if command:
-        console.print(f"next: {command}", markup=False, soft_wrap=True)
+        console.print(f"next: {typed_here(command)}", markup=False, soft_wrap=True)
 
 
 def next_command(result: JobResult) -> str:

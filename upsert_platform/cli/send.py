@@ -10,6 +10,7 @@ from typing import BinaryIO
 import click
 
 from upsert_platform.cli.names import complete_topics
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.core.wording import counted
 
 
@@ -22,7 +23,7 @@ from upsert_platform.core.wording import counted
 @click.option("--dry-run", is_flag=True, help="Encode and count; send nothing.")
 @click.option("--force", is_flag=True, help="Also to a table that an insert writes.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 def send(
     table: str,
     file: BinaryIO,

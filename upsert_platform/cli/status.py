@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import console_for, natural_width
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _HEADINGS: Final = ("table", "from", "system", "applied", "behind", "delay", "re
 
 
 @click.command(short_help="Show how far topics, changelogs and tables are.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--watch", is_flag=True, help="Ask again every few seconds, until Ctrl-C.")
 @click.option("--interval", default=5.0, show_default=True, type=click.FloatRange(1), help="Seconds between looks.")
 @click.option(

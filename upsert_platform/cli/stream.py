@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from upsert_platform.cli.durations import Seconds
+from upsert_platform.cli.next_step import project_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @click.command(short_help="Keep tables equal to their topics, second by second.")
-@click.option("--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project.")
+@project_option()
 @click.option("--tables", multiple=True, help="Destination table, or several joined by commas; all if left out.")
 @click.option("--max-delay", type=Seconds(), default="1s", show_default=True, help="How old a record may get.")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics on 127.0.0.1.")

@@ -15,6 +15,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import check_written, complete_tables
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import printable
 from upsert_platform.core.wording import counted
 
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 DIFFERS: Final = 3
 """Exit code where a table differs; 1 is an error, and 2 a command that was written wrongly."""
 _SHOWN: Final = 10
-_project = click.option(
-    "--project", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Folder of the project."
-)
+_project = project_option()
 _json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a table, and nothing else.")
 
 

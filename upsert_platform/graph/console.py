@@ -36,6 +36,8 @@ _SHOWN: Final = (
 _ENDS: Final = (
     dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_SUCCESS, dg.DagsterEventType.RUN_CANCELED,
 )  # fmt: skip
+SUMMARISED: Final[Mapping[str, Any]] = {"loggers": {CONSOLE: {"config": {"reasons": False}}}}
+"""Configuration of a run whose caller says by itself why it failed."""
 _failed: Final[dict[str, dict[str, str]]] = {}
 """Why steps of each run of this process failed: Dagster makes one logger for a run's steps and another for its end."""
 _OWN_SHOWN: Final = 8
@@ -48,11 +50,16 @@ class ConsoleFormatter(logging.Formatter):
     The line of a failed run repeats why its steps failed. While steps run, Dagster captures the error output in a file
     and has it copied to the console by ``tail``, which it ends with the last step: lines that ``tail`` has not read by
     then never reach the console. The end of a run is written after that.
+
+    Args:
+        everything: shows every event.
+        reasons: whether the line of a failed run repeats them.
     """
 
-    def __init__(self, *, everything: bool) -> None:
+    def __init__(self, *, everything: bool, reasons: bool = True) -> None:
         super().__init__()
         self.everything = everything
+        self.reasons = reasons
 
     def format(self, record: logging.LogRecord) -> str:
         """The line of a record, or an empty text."""
@@ -63,10 +70,16 @@ class ConsoleFormatter(logging.Formatter):
             told = _told(event, message)
             run = str(found.get("run_id"))
             if _fails(event) and told:
-                _failed.setdefault(run, {})[str(found.get("step_key"))] = told
+                failed, step = _failed.setdefault(run, {}), str(found.get("step_key"))
+                if event.event_type is dg.DagsterEventType.STEP_FAILURE and failed.get(step, "").endswith(
+                    failure_of(event)
+                ):
+                    told = ""  # a check of the step has said so
+                else:
+                    failed[step] = told
             elif event.event_type in _ENDS:
                 reasons = _failed.pop(run, {})
-                if event.event_type is dg.DagsterEventType.RUN_FAILURE:
+                if event.event_type is dg.DagsterEventType.RUN_FAILURE and self.reasons:
                     told += "".join(f"\n    {name}: {reason}" for name, reason in joined_by_reason(reasons).items())
             message = f"{event.event_type_value} {message}" if self.everything else told
         elif not self.everything and (record.levelno < logging.INFO or _NO_OUTPUT in message):
@@ -162,6 +175,7 @@ def _reason(error: Any) -> str:
 @dg.logger(
     config_schema={
         "log_level": dg.Field(str, default_value="INFO", description="DEBUG shows every event of Dagster's."),
+        "reasons": dg.Field(bool, default_value=True, description="A failed run repeats why its steps failed."),
     },
     description="A line per result of a run, on the error output.",
 )
@@ -169,7 +183,7 @@ def console(context: dg.InitLoggerContext) -> logging.Logger:
     """The logger that jobs of a project use."""
     everything = context.logger_config["log_level"].upper() == "DEBUG"
     handler = _Lines()
-    handler.setFormatter(ConsoleFormatter(everything=everything))
+    handler.setFormatter(ConsoleFormatter(everything=everything, reasons=context.logger_config["reasons"]))
     found = logging.Logger(CONSOLE, level=logging.DEBUG)
     found.addHandler(handler)
     return found

@@ -194,15 +194,17 @@ class CodeLocation:
         """Run a job, as ``dagster job execute`` does, or the part of it that materialises some assets.
 
         Args:
-            config: run configuration; what names no logger gets the console of the platform, where the job has it.
+            config: run configuration; what names no logger gets the console of the platform, where the job
+                has it; the caller shows the reasons of the result.
             assets: all of the job if left out.
 
         Raises:
             JobRunError: the location has no such job, or the configuration does not fit it.
         """
         definition = self.job(job)
-        if console.CONSOLE in definition.loggers:
-            config = {**console.RUN_CONFIG, **config}
+        logger = definition.loggers.get(console.CONSOLE)
+        if logger is not None:
+            config = {**(console.SUMMARISED if logger is console.console else console.RUN_CONFIG), **config}
         wanted = self._repository.get_reconstructable_job(job)
         if assets is not None:
             wanted = wanted.get_subset(

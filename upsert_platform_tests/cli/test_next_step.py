@@ -7,11 +7,12 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
-from upsert_platform.cli.next_step import next_step
+from upsert_platform.cli.next_step import next_step, project_option, typed_here
 from upsert_platform.core.errors import DeclarationError, EndpointError, Problem, TopicError, UpsertPlatformError
 
 PROJECT = """
@@ -95,6 +96,45 @@ def test_topics_that_are_not_there(folder: Path, kafka_bootstrap: str, make_topi
         assert last in done.stderr.splitlines()[-1]
     shown = CliRunner().invoke(main, ["discover", empty, "--bootstrap-servers", kafka_bootstrap])
     assert (shown.exit_code, "Doubtful: the topic is empty" in shown.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed"),
+    [
+        ("upsert-platform sync", "upsert-platform sync --project 'a shop'"),
+        ("upsert-platform quarantine replay users", "upsert-platform quarantine replay users --project 'a shop'"),
+        ("upsert-platform validate", "upsert-platform validate 'a shop'"),
+        ("upsert-platform sync --project b", "upsert-platform sync --project b"),
+        ("upsert-platform local up", "upsert-platform local up"),
+        ("upsert-platform no-such-command", "upsert-platform no-such-command"),
+    ],
+)
+def test_next_command_is_about_the_project_that_was_named(tmp_path: Path, command: str, typed: str) -> None:
+    project = tmp_path / "a shop"
+    project.mkdir()
+
+    @click.command()
+    @project_option()
+    def looks(project: Path | None) -> None:
+        click.echo(typed_here(command))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        patch.setitem(main.commands, "looks", looks)
+        assert CliRunner().invoke(main, ["looks", "--project", "a shop"]).output == f"{typed}\n"
+        assert CliRunner().invoke(main, ["looks"]).output == f"{command}\n"
+
+
+def test_every_command_that_is_named_next_takes_the_project() -> None:
+    """Commands that read a project take --project: what one of them names is typed with it."""
+    without = {"demo", "discover", "explain", "explain-error", "import", "init", "local", "options", "package"}
+    without |= {"session", "setup", "submit-args", "ui"}
+    context = click.Context(main)
+    for name in set(main.list_commands(context)) - without:
+        command = main.get_command(context, name)
+        parts = command.commands.values() if isinstance(command, click.Group) else [command]
+        for part in parts:
+            assert "project" in {parameter.name for parameter in part.params}, part.name
 
 
 @pytest.mark.parametrize(

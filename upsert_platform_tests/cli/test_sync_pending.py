@@ -154,7 +154,7 @@ def test_new_records_start_the_run_of_what_follows_from_them(shop: Shop) -> None
     assert done.exit_code == 0, done.output
     assert shop.materialised() == {"changelogs/orders", "tables/bought"}
     assert "changelogs/orders: 1 offset to read" in done.stdout
-    assert "4 assets have nothing new and are left out" in done.stdout
+    assert "nothing new, and left out: 4 assets" in done.stdout
     assert [row["id"] for row in shop.project.rows("bought")] == [7, 8]
     shop.project.send("users", [{"id": 3, "name": "a"}])
     assert shop.call().exit_code == 0

@@ -91,6 +91,30 @@ def test_the_end_of_a_failed_run_repeats_why(
     assert f"\n    {reason}" in end
 
 
+def test_the_end_leaves_reasons_to_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = _run(capsys, fails=DestinationError("the table is busy"), config=dict(console.SUMMARISED))
+    told = capsys.readouterr().err
+    assert sum("the table is busy" in line for line in [*lines, *told.splitlines()]) == 1
+
+
+def test_step_that_fails_for_its_check_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    @dg.asset_check(asset=dg.AssetKey("users"), name="whole")
+    def whole() -> Any:
+        yield dg.AssetCheckResult(passed=False, description="none of its records can be read")
+        raise dg.Failure(description="none of its records can be read")
+
+    @dg.asset
+    def users() -> None:
+        """A table."""
+
+    job = dg.define_asset_job("sync", executor_def=dg.in_process_executor, config=dict(console.SUMMARISED))
+    definitions = dg.Definitions(
+        assets=[users], asset_checks=[whole], jobs=[job], loggers={console.CONSOLE: console.console}
+    )
+    definitions.resolve_job_def("sync").execute_in_process(raise_on_error=False)
+    assert capsys.readouterr().err.count("none of its records can be read") == 1
+
+
 def _kept(form: Any, written: list[str]) -> Any:
     def format_and_keep(self: console.ConsoleFormatter, record: Any) -> str:
         written.append(form(self, record))

@@ -48,5 +48,5 @@ def fitting_format(side: Literal["key", "value"], declared: FormatSide, sample: 
         except DeclarationError:
             continue
         if not decoded.errors and decoded.rows.num_rows:
-            return f"the {side}s are no {declared.format}; '{side}.format' = '{format_id}' reads them"
+            return f"the {side}s are not {declared.format}; '{side}.format' = '{format_id}' reads them"
     return ""
