@@ -54,7 +54,7 @@ def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json:
         for line, change in item.changed:
             click.echo(f"  line {line}: {change}")
         for line, statement in item.silenced:
-            click.echo(f"  line {line}: {statement} is a comment now: state keeps all that results follow from")
+            click.echo(f"  line {line}: {statement} is a comment now: state stays as long as results depend on it")
     started = start_named_servers(folder) if local else []
     values = {**lake.local_variables(lake.home()), **plan.values}
     project, problems = load_project(folder, values, connectors=CONNECTORS)
