@@ -7,12 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from upsert_platform.core.errors import Problem
-from upsert_platform.core.model import Insert, Project, Table
-from upsert_platform.engine.lineage import lineage
-from upsert_platform.sql.insert import written_columns
+from upsert_platform.core.model import Project, Table
+from upsert_platform.sync.column_lineage import lineage_of_insert
 
-_READ: Final = re.compile(r"`((?:[^`]|``)*)`")
-"""A column in a projection."""
 _GUARDED: Final = re.compile(r"\b(COALESCE|IFNULL|NVL|CASE|IF|GREATEST|LEAST|VALUES|IS\s+NOT\s+NULL)\b", re.IGNORECASE)
 """Of a statement with one of these nobody can tell by its columns alone whether a key may be null."""
 
@@ -26,8 +23,9 @@ def nullable_key_problems(project: Project) -> Iterator[Problem]:
         target = project.tables.get(insert.target)
         if target is None or not target.primary_key or _GUARDED.search(insert.sql):
             continue
-        for name, read in _key_columns(insert, target).items():
-            for table_name, column_name in read:
+        made_of = lineage_of_insert(insert, target)
+        for name in target.primary_key:
+            for table_name, column_name in made_of.get(name, ()):
                 if not _may_be_null(project.tables, table_name, column_name):
                     continue
                 yield Problem(
@@ -39,20 +37,6 @@ def nullable_key_problems(project: Project) -> Iterator[Problem]:
                     severity="warning",
                 )
                 break
-
-
-def _key_columns(insert: Insert, target: Table) -> Mapping[str, tuple[tuple[str, str], ...]]:
-    """Return what each key column is made of: name to (table, column)."""
-    projections = dict(zip((column.name for column in written_columns(target)), insert.projections, strict=False))
-    result = lineage(insert.query.plan) if insert.query is not None else None
-    found: dict[str, tuple[tuple[str, str], ...]] = {}
-    for name in target.primary_key:
-        read = [text.replace("``", "`") for text in _READ.findall(projections.get(name, ""))]
-        if result is None:
-            found[name] = tuple((insert.source, item) for item in read)
-        else:
-            found[name] = tuple(pair for item in read for pair in result.get(item, ()))
-    return found
 
 
 def _may_be_null(tables: Mapping[str, Table], table: str, column: str) -> bool:
