@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.proofs.copying import prove_while_written
 
-pytestmark = pytest.mark.soak
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 
 def test_fifty_proofs_name_no_row_that_is_right(
