@@ -16,6 +16,7 @@ from upsert_platform.core.errors import UpsertPlatformError
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
 _COMMANDS: Mapping[str, str] = {
     "adopt": "upsert_platform.cli.adopt:adopt",
+    "apply": "upsert_platform.cli.apply:apply",
     "audit": "upsert_platform.cli.audit:audit",
     "demo": "upsert_platform.cli.project:demo",
     "discover": "upsert_platform.cli.discover:discover",

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.next_step import project_option
-from upsert_platform.cli.text import printable
 
 if TYPE_CHECKING:
-    from upsert_platform.proofs.plan import TablePlan
+    from upsert_platform.proofs.plan import ProjectPlan
 
 CHANGES: Final = 2
 """The exit code where something changes."""
@@ -31,7 +30,8 @@ CHANGES: Final = 2
 @click.option("--estimate", is_flag=True, help="Compare one key in 32, and estimate the counts.")
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
 @project_option()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, which `apply` takes, and nothing else.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown for a pull request, and nothing else.")
 def plan(
     tables: tuple[str, ...],
     deployed: Path | None,
@@ -40,20 +40,26 @@ def plan(
     *,
     estimate: bool,
     as_json: bool,
+    as_markdown: bool,
 ) -> None:
     """Show what the project changes in TABLES (all of them if left out); write nothing.
 
     Inserts and queries are computed over the lake as they are declared now, and compared with the rows that the tables
-    hold. Ends with 0 if nothing changes, 2 if something does, 1 after an error.
+    hold. `upsert-platform apply` carries out what --json prints. Ends with 0 if nothing changes, 2 if something does, 1
+    after an error.
     """
+    if as_json and as_markdown:
+        raise click.UsageError("--json and --markdown: give one of them")
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.proofs.plan import Kind, plan_project
+    from upsert_platform.proofs.plan import plan_project
+    from upsert_platform.proofs.plan_file import plan_data
     from upsert_platform.sync.binding import bind, load
 
     binding = bind(*load(project))
     before = None if deployed is None else load(deployed)[0]
+    quiet = as_json or as_markdown
     with spark_session("planning") as (spark, tell):
-        plans = plan_project(
+        found = plan_project(
             spark,
             binding,
             lake.default_lake(),
@@ -61,57 +67,24 @@ def plan(
             tables=tables,
             estimate=estimate,
             examples=examples,
-            tell=(lambda message: None) if as_json else tell,
+            tell=(lambda message: None) if quiet else tell,
         )
-    changes = any(item.kind is not Kind.SAME for item in plans)
     if as_json:
-        click.echo(json.dumps({"changes": changes, "tables": list(map(told_plan, plans))}, ensure_ascii=False))
+        click.echo(json.dumps(plan_data(found), ensure_ascii=False))
     else:
-        for item in plans:
-            print_plan(item)
-        click.echo("nothing is written yet" if changes else "nothing changes")
-    if changes:
+        print_plan(found, markdown=as_markdown)
+    if found.changes:
         sys.exit(CHANGES)
 
 
-def told_plan(plan: TablePlan) -> dict[str, Any]:
-    """Return the plan of a table as one JSON object."""
-    return {
-        "table": plan.table,
-        "kind": plan.kind.value,
-        "declared": list(plan.declared),
-        "added": plan.added,
-        "changed": plan.changed,
-        "removed": plan.removed,
-        "compared": None if plan.rows is None else plan.rows.compared,
-        "estimated": plan.estimated,
-        "rebuilds": list(plan.rebuilds),
-        "reason": plan.reason,
-        "command": plan.command,
-        "examples": [_example(row) for row in plan.rows.sample] if plan.rows else [],
-    }
+def print_plan(plan: ProjectPlan, *, markdown: bool = False) -> None:
+    """Print a plan for people."""
+    from upsert_platform.cli.plan_text import markdown_lines, plan_lines
 
-
-_WORDS: Final = {"missing": "added", "extra": "removed", "stale": "changed"}
-
-
-def _example(row: Any) -> dict[str, str]:
-    return {**row, "status": _WORDS[row["status"]]}
-
-
-def print_plan(plan: TablePlan) -> None:
-    """Print the plan of a table for people."""
-    about = "about " if plan.estimated else ""
-    rows = f"{about}{plan.added} rows added, {plan.changed} changed, {plan.removed} removed"
-    click.echo(f"{plan.table}: {plan.kind.value}{'; ' + rows if plan.rows is not None else ''}")
-    for line in plan.declared:
-        click.echo(f"  {line}")
-    for name in plan.rebuilds:
-        click.echo(f"  query '{name}' is computed anew")
-    if plan.reason:
-        click.echo(f"  {plan.reason}")
-    for row in plan.rows.sample if plan.rows else ():
-        difference = f": {row['difference']}" if row.get("difference") else ""
-        click.echo(f"  {_WORDS[row['status']]} {printable(row['key']).plain}{printable(difference).plain}")
-    if plan.command:
-        click.echo(f"  then: {plan.command}")
+    if markdown:
+        click.echo("\n".join(markdown_lines(plan)))
+        return
+    for item in plan.tables:
+        for line in plan_lines(item):
+            click.echo(line)
+    click.echo("nothing is written yet" if plan.changes else "nothing changes")

@@ -198,6 +198,10 @@ class Writable(Connector, Generic[Checked]):
         """Columns outside the primary key that, beside it, identify a row (`capabilities.KeepsOlderRows`)."""
         return ()
 
+    def rows_per_request(self, checked: Checked) -> int | None:
+        """Return how many rows one write request takes at most; None where requests do not count rows."""
+        return None
+
     def explained(self, checked: Checked) -> tuple[str, ...]:
         """Lines that `explain` shows of how a table is written; none where nothing is a choice."""
         return ()

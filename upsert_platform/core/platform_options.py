@@ -13,6 +13,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BeforeValidator, field_validator, model_validator
 
+from upsert_platform.core import contracts
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.model import Options, Table
 from upsert_platform.core.options import (
@@ -26,7 +27,7 @@ from upsert_platform.core.options import (
     read_settings,
 )
 
-_PREFIXES: Final = ("check.", "sync.", "freshness.", "mask.")
+_PREFIXES: Final = ("check.", "sync.", "freshness.", "mask.", contracts.PREFIX)
 _OWNER: Final = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}/)?[A-Za-z0-9_][\w.-]{0,62}")
 _TAG_VALUE: Final = re.compile(r"[\w.-]{0,63}")
@@ -223,7 +224,7 @@ def platform_problems(table: Table) -> list[Problem]:
             told = f"table '{table.name}': option 'mask.columns' names '{name}', whose values are names of partitions"
             place = table.options.location("mask.columns") or table.location
             problems.append(Problem(f"{told}, which are shown; partition by another column", place))
-    return problems
+    return [*problems, *contracts.contract_problems(table)]
 
 
 def platform_settings(table: Table) -> PlatformSettings:
@@ -233,7 +234,13 @@ def platform_settings(table: Table) -> PlatformSettings:
 
 def _read(table: Table, options: Options) -> tuple[PlatformSettings | None, list[Problem]]:
     own, _ = split_options(options)
-    return read_settings(PlatformSettings, own, subject=f"table '{table.name}'", location=table.location)
+    return read_settings(
+        PlatformSettings,
+        own,
+        subject=f"table '{table.name}'",
+        location=table.location,
+        ignore=lambda name: name.startswith(contracts.PREFIX),
+    )
 
 
 def split_options(options: Options) -> tuple[Options, Options]:

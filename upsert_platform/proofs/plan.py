@@ -2,16 +2,19 @@
 
 Rows are compared as they would be: the insert is computed over the lake as the project declares it now, beside the rows
 that the table holds. Nothing is written but results of queries, into a folder of the lake that is removed at the end.
+`apply` carries out what a plan says, if the lake and the tables are still where the plan saw them (`world`).
 """
 
 from __future__ import annotations
 
+import math
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.lake import Lake
@@ -19,15 +22,16 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.destination import Destination, DestinationState
 from upsert_platform.core.errors import UpsertPlatformError
-from upsert_platform.core.masking import MASKED
-from upsert_platform.core.model import Insert, Project, Table
-from upsert_platform.core.redaction import is_secret_name
+from upsert_platform.core.model import Project
 from upsert_platform.core.types import quote_name
 from upsert_platform.engine.engine import advance, plan_batch
 from upsert_platform.engine.store import PLAN, QueryStore
+from upsert_platform.proofs.consumers import Change, Consumer, consumers_of
+from upsert_platform.proofs.declared_changes import declared_changes
 from upsert_platform.proofs.inputs import queries_of, tables_of
+from upsert_platform.proofs.world import World, world_of
 from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of, query_store
-from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
+from upsert_platform.sync.comparison import SHOWN_ROWS, STATUS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_sums import bucket_of
 from upsert_platform.sync.verify import CHANGE, as_held, is_comparable, judged_by_buckets, summed
@@ -57,6 +61,24 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
+class Cost:
+    """The cost of a change.
+
+    Attributes:
+        rows_read: rows of the lake from which queries are computed anew, and rows of the table that are compared.
+        rows_written: rows that are put or deleted.
+        requests: write requests of those rows; None where the system's requests do not count rows.
+        seconds: to compute and compare, as long as the plan itself took for it; a comparison is made before and after
+            the write.
+    """
+
+    rows_read: int = 0
+    rows_written: int = 0
+    requests: int | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
 class TablePlan:
     """The effect of a project on a table that an insert writes.
 
@@ -68,6 +90,8 @@ class TablePlan:
         rebuilds: queries whose result has to be computed anew.
         reason: why the table is refused, or its rows are not compared.
         command: what makes the rows equal; empty where nothing has to be done.
+        columns: column outside the key to the number of `stale` rows in which it differs.
+        consumers: tables and consumers of contracts that read what changes.
     """
 
     table: str
@@ -78,6 +102,9 @@ class TablePlan:
     rebuilds: tuple[str, ...] = ()
     reason: str = ""
     command: str = ""
+    columns: Mapping[str, int] = field(default_factory=dict)
+    consumers: tuple[Consumer, ...] = ()
+    cost: Cost = Cost()
 
     @property
     def added(self) -> int:
@@ -95,6 +122,28 @@ class TablePlan:
         return self.rows.stale if self.rows else 0
 
 
+@dataclass(frozen=True)
+class ProjectPlan:
+    """The effect of a project on its tables.
+
+    Attributes:
+        world: where the lake and the tables were when the plan began.
+    """
+
+    tables: tuple[TablePlan, ...]
+    world: World
+
+    @property
+    def changes(self) -> bool:
+        """Return whether a table changes."""
+        return any(item.kind is not Kind.SAME for item in self.tables)
+
+    @property
+    def breaks(self) -> bool:
+        """Return whether a consumer of a table cannot go on as it is."""
+        return any(consumer.breaks for item in self.tables for consumer in item.consumers)
+
+
 def plan_project(
     spark: SparkSession,
     binding: Binding,
@@ -105,7 +154,7 @@ def plan_project(
     estimate: bool = False,
     examples: int = SHOWN_ROWS,
     tell: Callable[[str], None] = lambda message: None,
-) -> list[TablePlan]:
+) -> ProjectPlan:
     """Return the effect of a project on each table that its inserts write; write nothing into any of them.
 
     Args:
@@ -123,13 +172,14 @@ def plan_project(
             known = ", ".join(sorted(binding.targets)) or "none"
             raise UpsertPlatformError(f"no insert writes table '{name}'; written are: {known}")
     chosen = [target for name, target in binding.targets.items() if not tables or name in tables]
+    world = world_of(binding, lake, [target.table.name for target in chosen])
     scratch = lake.proof("(plan)", f"plan-{uuid.uuid4().hex[:12]}")
     planning = _Planning(spark, binding, lake, scratch, estimate=estimate, examples=examples)
     plans = []
     try:
         for target in chosen:
             tell(f"comparing '{target.table.name}'")
-            declared = () if deployed is None else tuple(_declared(deployed, binding, target))
+            declared = () if deployed is None else tuple(declared_changes(deployed, binding, target))
             plan = planning.of(target)
             # A table of the same rows is changed where its declaration is.
             kind = Kind.CHANGED if plan.kind is Kind.SAME and declared else plan.kind
@@ -142,7 +192,24 @@ def plan_project(
             TablePlan(name, Kind.GONE, reason="no insert writes it any more; its rows stay as they are")
             for name in sorted(written - {insert.target for insert in binding.project.inserts})
         ]
-    return plans
+    return ProjectPlan(tuple(_with_consumers(plan, binding, deployed) for plan in plans), world)
+
+
+def _with_consumers(plan: TablePlan, binding: Binding, deployed: Project | None) -> TablePlan:
+    project = binding.project if plan.kind is not Kind.GONE or deployed is None else deployed
+    if plan.kind is Kind.SAME or plan.table not in project.tables:
+        return plan
+    every = frozenset(column.name for column in project.tables[plan.table].columns)
+    whole = plan.rows is None or plan.added or plan.removed
+    stops = {
+        Kind.REFUSED: "no row of it is written, since a sync stops",
+        Kind.GONE: "no insert writes it any more",
+    }.get(plan.kind, "")
+    changed = every if whole and plan.kind is not Kind.CHANGED else frozenset(plan.columns)
+    if plan.kind is Kind.CHANGED and (plan.added or plan.removed or (plan.rows is None and plan.rebuilds)):
+        changed = every
+    change = Change(plan.table, changed, stops)
+    return replace(plan, consumers=tuple(consumers_of(change, project, deployed)))
 
 
 class _Planning:
@@ -186,7 +253,10 @@ class _Planning:
                 command=f"upsert-platform reset {name} --drop-target --dry-run",
             )
         anew = bool(rebuilds) or not begun
+        began = compared = time.monotonic()
         store = self._recomputed(target) if anew else changelog_of(target.source, self._lake)
+        if anew:
+            compared = time.monotonic()
         head = store.check_declared()
         hop = DestinationHop(target, store, destination, refused=RefusedStore(self._lake.refused(name)), run="plan")
         command = "upsert-platform sync"
@@ -197,13 +267,40 @@ class _Planning:
             return TablePlan(name, Kind.CHANGED if rebuilds else Kind.SAME, rebuilds=rebuilds, reason=reason)
         if not state.applied_batch:
             found = self._all_new(hop, head.batch)
-            return TablePlan(name, Kind.NEW, rows=found, rebuilds=rebuilds, command=command)
+            cost = self._cost(target, found, began=began, compared=compared)
+            return TablePlan(name, Kind.NEW, rows=found, rebuilds=rebuilds, command=command, cost=cost)
         own = not rebuilds and state.changelog_id == head.changelog_id
-        found = self._rows(hop, min(state.applied_batch, head.batch) if own else head.batch)
+        found, columns = self._rows(hop, min(state.applied_batch, head.batch) if own else head.batch)
+        reason = _behind(state.applied_batch, head.batch) if own else ""
         if found.passed and not rebuilds:
-            return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate)
+            return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate, reason=reason)
         command = "upsert-platform run rebuild" if rebuilds else f"upsert-platform reconcile {name}"
-        return TablePlan(name, Kind.CHANGED, rows=found, estimated=self._estimate, rebuilds=rebuilds, command=command)
+        return TablePlan(
+            name,
+            Kind.CHANGED,
+            rows=found,
+            estimated=self._estimate,
+            rebuilds=rebuilds,
+            reason=reason,
+            command=command,
+            columns=columns,
+            cost=self._cost(target, found, began=began, compared=compared),
+        )
+
+    def _cost(self, target: Target, found: Comparison, *, began: float, compared: float) -> Cost:
+        """Return the cost of a change, given when its plan and its comparison began."""
+        written = found.missing + found.extra + found.stale
+        most = target.connector.rows_per_request(target.checked)
+        read = found.compared
+        for name in queries_of(target, self._binding) if compared > began else ():
+            for table in self._binding.queries[name].query.tables:
+                if table not in self._binding.queries:
+                    store = self._binding.changelog(table, self._lake)
+                    head = store.head()
+                    read += store.about_rows(upto=head.batch) if head is not None else 0
+        now = time.monotonic()
+        seconds = (compared - began) + 2 * (now - compared)
+        return Cost(read, written, None if most is None else math.ceil(written / most), round(seconds, 1))
 
     def _is_begun(self, target: Target) -> bool:
         """Return whether every query behind a table has a result in the lake; true without queries."""
@@ -256,8 +353,8 @@ class _Planning:
         count = self._changes(hop, upto).where(F.col(OPERATION) == OPERATION_UPSERT).count()
         return Comparison(upto, True, count, missing=count, extra=0, stale=0, refused=0, sample=())
 
-    def _rows(self, hop: DestinationHop, upto: int) -> Comparison:
-        """Return the rows that differ."""
+    def _rows(self, hop: DestinationHop, upto: int) -> tuple[Comparison, dict[str, int]]:
+        """Return the rows that differ, and for each column the number of rows in which it does."""
         changes, actual = self._changes(hop, upto), hop.destination.read(self._spark)
         if self._estimate:
             changes, actual = (self._sampled(frame, hop.destination.primary_key) for frame in (changes, actual))
@@ -265,17 +362,41 @@ class _Planning:
         judged = joined.drop(CHANGE).persist()
         try:
             found = summed(hop, judged, batch=upto, complete=True, most=self._examples)
+            columns = _differing_columns(hop, judged) if found.stale else {}
         finally:
             judged.unpersist()
         found = replace(found, compared=found.compared + equal.rows, rows=(found.rows or 0) + equal.wanted)
         if not self._estimate:
-            return found
-        return replace(found, missing=_ONE_IN * found.missing, extra=_ONE_IN * found.extra, stale=_ONE_IN * found.stale)
+            return found, columns
+        found = replace(
+            found, missing=_ONE_IN * found.missing, extra=_ONE_IN * found.extra, stale=_ONE_IN * found.stale
+        )
+        return found, {name: _ONE_IN * count for name, count in columns.items()}
 
     def _sampled(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
         from pyspark.sql import functions as F
 
         return frame.where(bucket_of([F.col(quote_name(name)) for name in key]) % _ONE_IN == 0)
+
+
+def _behind(applied: int, head: int) -> str:
+    if applied >= head:
+        return ""
+    return f"it has applied batch {applied} of its changelog, which is at batch {head}: the next sync writes the others"
+
+
+def _differing_columns(hop: DestinationHop, judged: DataFrame) -> dict[str, int]:
+    """Return the columns that differ in stale rows, each with their number."""
+    from pyspark.sql import functions as F
+
+    key = hop.destination.primary_key
+    names = [column.name for column in hop.destination.columns if column.name not in key]
+    counts = [
+        F.count(F.when(~F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")), 1)).alias(f"c{index}")
+        for index in range(len(names))
+    ]
+    row = judged.where(F.col(STATUS) == "stale").agg(*counts).collect()[0]
+    return {name: row[f"c{index}"] for index, name in enumerate(names) if row[f"c{index}"]}
 
 
 def _reset_of(target: Target, binding: Binding) -> str:
@@ -288,68 +409,3 @@ def _remove(scratch: Lake) -> None:
     system, folder = file_system(TableLocation(scratch.root, scratch.options))
     with suppress(FileNotFoundError):
         system.delete_dir(folder.rstrip("/"))
-
-
-def _declared(deployed: Project, binding: Binding, target: Target) -> Iterator[str]:
-    """Yield what differs in the declarations of a table, of its insert, and of the tables that it reads."""
-    project, name = binding.project, target.table.name
-    for table in dict.fromkeys([name, *target.insert.tables, *tables_of(target, binding)]):
-        if table not in project.tables:
-            continue
-        if table not in deployed.tables:
-            yield f"table '{table}' is new"
-            continue
-        for line in _differences(deployed.tables[table], project.tables[table]):
-            yield f"table '{table}': {line}"
-    before = [insert for insert in deployed.inserts if insert.target == name]
-    now = [insert for insert in project.inserts if insert.target == name]
-    if before and list(map(_meaning, before)) != list(map(_meaning, now)):
-        yield f"INSERT INTO {name}: {' '.join(now[0].sql.split()) if now else 'is gone'}"
-
-
-def _meaning(insert: Insert) -> tuple[Any, ...]:
-    """Return what an insert computes, however it is written."""
-    plan = None if insert.query is None else (insert.query.key, repr(insert.query.plan))
-    return insert.source, insert.projections, insert.predicate, insert.overwrite, plan
-
-
-def _differences(before: Table, now: Table) -> Iterator[str]:
-    """Yield what differs in the declarations of a table."""
-    old, new = ({column.name: column for column in table.columns} for table in (before, now))
-    for name in new.keys() - old.keys():
-        yield f"column '{name}' {new[name].type} is added"
-    for name in old.keys() - new.keys():
-        yield f"column '{name}' {old[name].type} is removed"
-    for name in old.keys() & new.keys():
-        if str(old[name].type) != str(new[name].type):
-            yield f"column '{name}' is {new[name].type}, and was {old[name].type}"
-        elif (old[name].expression, old[name].metadata_key) != (new[name].expression, new[name].metadata_key):
-            yield f"column '{name}' is computed otherwise"
-    for what, one, other in (
-        ("primary key", before.primary_key, now.primary_key),
-        ("partition columns", before.partitioned_by, now.partitioned_by),
-        ("watermark", before.watermark, now.watermark),
-    ):
-        if one != other:
-            yield f"{what} {_shown(other)}, and was {_shown(one)}"
-    yield from _options({**before.options, **before.platform}, {**now.options, **now.platform})
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"({', '.join(value)})"
-    return str(value) if value is not None else "none"
-
-
-def _options(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted(before.keys() | now.keys()):
-        one, other = before.get(name), now.get(name)
-        if one == other:
-            continue
-        hidden = is_secret_name(name)
-        old, new = (MASKED if hidden and value is not None else value for value in (one, other))
-        yield f"option '{name}' is {_quoted(new)}, and was {_quoted(old)}"
-
-
-def _quoted(value: str | None) -> str:
-    return "not declared" if value is None else f"'{value}'"

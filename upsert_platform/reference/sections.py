@@ -165,6 +165,7 @@ def _connect_origin(name: str) -> str:
 def platform_settings() -> Section:
     """Return the platform's own options: of every table, the environment, SET statements."""
     rows = [*settings_rows(PlatformSettings), Row(TRUNCATE_TIMESTAMPS, "false", "platform", texts.TRUNCATE_TIMESTAMPS)]
+    rows += [Row(name, "", "platform", text) for name, text in texts.CONTRACTS.items()]
     rows += [Row(name, default, "platform", text) for name, (default, text) in texts.ENVIRONMENT.items()]
     for name, reason in session_settings.REPLACED:
         shown = f"{name}*" if name.endswith((".", "-")) else name

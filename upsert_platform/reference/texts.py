@@ -193,6 +193,11 @@ PLATFORM: Final = (
     " options that every table has (the last of them every source table), the environment variables that the platform"
     " reads, and SET statements."
 )
+CONTRACTS: Final = {
+    "contract.NAME": "Columns, with or without types, that the consumer NAME relies on: `id, amount DECIMAL(10, 2)`."
+    " `validate`, `plan` and runs refuse a declaration without one of them.",
+    "contract.NAME.key": "Primary key that the consumer NAME relies on.",
+}
 ENVIRONMENT: Final = {
     "UPSERT_PLATFORM_PROJECT": ("the demo", "Folder of declarations."),
     "UPSERT_PLATFORM_LAKE_OPTIONS": ("", "A file of lines `name=value`: storage options of delta-rs (endpoint, region,"

@@ -93,6 +93,8 @@ def reconcile(
     *,
     dry_run: bool,
     adopts: bool = False,
+    through: Head | None = None,
+    check: Callable[[Comparison], None] = lambda found: None,
     tell: Callable[[str], None] = lambda message: None,
     progress: Callable[[str], None] | None = None,
 ) -> Reconciliation:
@@ -104,6 +106,9 @@ def reconcile(
         dry_run: compare only.
         adopts: the table was filled by another writer: it is made equal to all of the changelog, and takes over its
             position.
+        through: the head of the changelog to which the table is made equal, whose position it takes; its applied batch
+            if left out.
+        check: is given what differs before anything is written, and may raise.
         tell: is given a line when the run has to wait for another writer.
         progress: is given a line every few seconds while rows are written.
 
@@ -116,7 +121,7 @@ def reconcile(
         return Reconciliation(check_everything(spark, hop, upto=_repairable(hop, adopts=adopts).upto))
     hop.destination.prepare()
     with hop.leased(tell) as lease:
-        found = _repairable(hop, adopts=adopts)
+        found = _repairable(hop, adopts=adopts, through=through)
         if found.restored:
             tell(
                 f"table '{hop.destination.name}' has applied {found.restored}; the table is made equal to the changelog"
@@ -126,6 +131,7 @@ def reconcile(
         judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
         try:
             before = summed(hop, judged, batch=applied, complete=True)
+            check(before)
             if before.passed and not found.moves:
                 hop.destination.record_verdict(before.verdict())
                 return Reconciliation(before)
@@ -151,32 +157,40 @@ class _Repairable:
         after: the batch that it has applied, as far as the changelog has one of that number.
         restored: why its own batch is none of the changelog's, which was restored from an older copy: then the table is
             made equal to all of it, and holds its last batch. Empty where the table's position stays.
-        adopted: another writer filled the table, which has no position yet.
+        moved: the table takes the position of the changelog for another reason: another writer filled it, so that it
+            has none yet, or a result that was computed anew is at this batch.
     """
 
     head: Head
     after: int
     upto: int
     restored: str = ""
-    adopted: bool = False
+    moved: bool = False
 
     @property
     def moves(self) -> bool:
         """Return whether the table takes over the position of the changelog."""
-        return bool(self.restored) or self.adopted
+        return bool(self.restored) or self.moved
 
 
-def _repairable(hop: DestinationHop, *, adopts: bool = False) -> _Repairable:
+def _repairable(hop: DestinationHop, *, adopts: bool = False, through: Head | None = None) -> _Repairable:
     plan = hop.unchecked_plan()
     head, applied = plan.head, plan.state.applied_batch
     if adopts and head is not None:
         check_adoptable(hop.destination.name, head, plan.state)
-        return _Repairable(head, head.batch, head.batch, adopted=True)
+        return _Repairable(head, head.batch, head.batch, moved=True)
     if head is not None and applied and plan.state.changelog_id == head.changelog_id:
         restored = restored_from_older(hop.store, head, plan.state)
         if restored:
             return _Repairable(head, min(applied, head.batch), head.batch, restored)
     hop.check(plan)
+    if through is not None:
+        if head is None or (head.changelog_id, head.run) != (through.changelog_id, through.run):
+            raise DestinationError(
+                f"table '{hop.destination.name}': another run advanced its changelog meanwhile; nothing was written,"
+                " plan again"
+            )
+        return _Repairable(head, head.batch, head.batch, moved=applied < head.batch)
     if head is None or not applied:
         why = plan.state.lost or "nothing was written to it yet"
         raise DestinationError(f"table '{hop.destination.name}': {why}; run job 'sync'")

@@ -42,6 +42,10 @@ class TablestoreConnector(Writable[TablestoreTable], Searchable):
         """The table as a destination."""
         return TablestoreDestination(checked)
 
+    def rows_per_request(self, checked: TablestoreTable) -> int:
+        """Rows of one BatchWriteRow, as the options of the table say."""
+        return checked.settings.flush_rows
+
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
         """Finds rows by BatchGetRow."""
         checked, problems = self.check(table)

@@ -155,15 +155,33 @@ def write(folder: Path, declared: str) -> Path:
     return folder
 
 
+def computed(orders: list[dict[str, Any]], *statements: str) -> list[dict[Any, dict[str, Any]]]:
+    """The rows of statements by their first column, by DuckDB."""
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE orders (id BIGINT, name VARCHAR, region VARCHAR, amount INT)")
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", [list(row.values()) for row in orders])
+        found = []
+        for sql in statements:
+            names = [item[0] for item in database.execute(sql).description]
+            found.append({row[0]: dict(zip(names, row, strict=True)) for row in database.fetchall()})
+    return found
+
+
+def changed_columns(change: Change, orders: list[dict[str, Any]]) -> dict[str, int]:
+    """The columns that differ in rows of both sides, and in how many."""
+    if not change.after:
+        return {}
+    before, after = computed(orders, change.before, change.after)
+    pairs = [(before[key], after[key]) for key in before.keys() & after.keys()]
+    counts = {name: sum(one[name] != other[name] for one, other in pairs) for name in next(iter(after.values()))}
+    return {name: count for name, count in counts.items() if count}
+
+
 def differences(change: Change, orders: list[dict[str, Any]]) -> tuple[int, int, int]:
     """Rows added, changed and removed, by DuckDB."""
     if not change.after:
         return 0, 0, 0
-    with duckdb.connect() as database:
-        database.execute("CREATE TABLE orders (id BIGINT, name VARCHAR, region VARCHAR, amount INT)")
-        database.executemany("INSERT INTO orders VALUES (?, ?, ?, ?)", [list(row.values()) for row in orders])
-        sides = [database.execute(sql).fetchall() for sql in (change.before, change.after)]
-    before, after = ({row[0]: row for row in side} for side in sides)
+    before, after = computed(orders, change.before, change.after)
     changed = sum(before[key] != after[key] for key in before.keys() & after.keys())
     return len(after.keys() - before.keys()), changed, len(before.keys() - after.keys())
 
@@ -183,7 +201,7 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
     def planned(folder: Path, **more: Any) -> dict[str, TablePlan]:
         binding = bind(*load(folder, root=str(stack.lake)))
         found = plan_project(spark, binding, Lake(str(stack.lake)), deployed=before, examples=1000, **more)
-        return {plan.table: plan for plan in found}
+        return {plan.table: plan for plan in found.tables}
 
     same = planned(deployed)
     assert {(name, plan.kind, plan.declared) for name, plan in same.items()} == {
@@ -196,6 +214,8 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
         plan = planned(folder, tables=[change.table])[change.table]
         wanted = (change.kind, differences(change, orders), change.rebuilds)
         found = (plan.kind, (plan.added, plan.changed, plan.removed), bool(plan.rebuilds))
+        if plan.kind is not Kind.NEW and plan.columns != changed_columns(change, orders):
+            wrong.append((name, changed_columns(change, orders), plan.columns))
         if wanted != found or change.declared not in "\n".join(plan.declared) or change.reason not in plan.reason:
             wrong.append((name, wanted, found, plan.declared, plan.reason))
         assert plan.rows is None or len(plan.rows.sample) == plan.changed + plan.removed + (
@@ -219,6 +239,13 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
     assert (copied["added"], copied["removed"], copied["command"]) == (
         negative, len(orders) - negative, "upsert-platform reconcile copied",
     )  # fmt: skip
+    assert (copied["cost"]["rows_written"], copied["cost"]["requests"]) == (len(orders), 2)
+    ran = CliRunner().invoke(main, [*arguments, "--markdown"])
+    assert ran.exit_code == 2
+    assert f"| `copied` | changed | {negative} | 0 | {len(orders) - negative} |" in ran.stdout
+    assert "| `totals` | same | 0 | 0 | 0 |  |" in ran.stdout
+    assert "\n- INSERT INTO copied: INSERT INTO copied SELECT id, UPPER(name), region, amount FROM orders" in ran.stdout
+    assert ran.stdout.count("\n| added | `id=") + ran.stdout.count("\n| removed | `id=") == 20
     ran = CliRunner().invoke(main, ["plan", "copied", "--project", str(deployed)])
     assert (ran.exit_code, "copied: same; 0 rows added" in ran.output) == (0, True), ran.output
     ran = CliRunner().invoke(main, ["plan", "nothing", "--project", str(deployed)])
