@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
 
@@ -33,6 +35,9 @@ MOMENTS: Final = {
     "var_pop": (False, False), "var_samp": (False, True), "stddev_pop": (True, False), "stddev_samp": (True, True),
 }  # fmt: skip
 """Functions to whether they are a root, and whether of a sample."""
+TEXTS: Final = {"listagg": None, "json_arrayagg": ("[", "]"), "json_objectagg": ("{", "}")}
+"""Functions that put texts together, to what stands around the texts; without any it stands alone, LISTAGG is null."""
+RESPECT_NULLS: Final = "RESPECT NULLS"
 _DIVISION: Final = Context(prec=76, rounding=ROUND_HALF_UP)
 
 
@@ -42,7 +47,7 @@ class Accumulator:
 
     Attributes:
         kind: a sum (``count``, ``integers``, ``decimals``, ``doubles``, ``squares`` of doubles), ``min`` or ``max`` of
-            what was added, or of a multiset, which tells them whole, ``least``, ``greatest`` or ``joined``.
+            what was added, or of a multiset, which tells them whole, ``least``, ``greatest``, ``joined`` or ``listed``.
         argument: the column, or None for rows.
         separator: between texts that are joined.
     """
@@ -65,12 +70,14 @@ class Accumulator:
                 return pa.decimal128(38, self.type.scale or 0)
             case "doubles" | "squares":
                 return pa.binary()
+            case "listed":
+                return pa.list_(arrow_type(self.type))
         return arrow_type(self.type)
 
     @property
     def is_told_whole(self) -> bool:
         """Return whether a new value replaces the old one; then a BOOLEAN column says where there is one."""
-        return self.kind in ("least", "greatest", "joined")
+        return self.kind in ("least", "greatest", "joined", "listed")
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -86,7 +93,7 @@ class Accumulators:
     Attributes:
         group: columns of GROUP BY with their types.
         reads: per call, name of its value and of its count of values (the same for counts); of a variance the sum of
-            squares, the count and the sum.
+            squares, the count and the sum; of an array with nulls the values, their count and the count of rows.
     """
 
     group: tuple[tuple[str, pa.DataType], ...]
@@ -142,9 +149,18 @@ def plan_accumulators(node: Aggregate) -> Accumulators:
             name = keep(kind, call, call.argument, distinct=False)
             reads.append((name, name))
             continue
-        if call.function == "listagg":
+        if call.function in TEXTS:
             name = keep("joined", call, call.argument, distinct=call.distinct)
             reads.append((name, name))
+            continue
+        if call.function in ("array_agg", "collect"):
+            plain = replace(call, separator=None)
+            name = keep("listed", plain, call.argument, distinct=call.distinct)
+            counts: tuple[str, ...] = (name,)
+            if call.separator == RESPECT_NULLS:
+                rows = ROWS if call.filter is None else keep("count", plain, None, distinct=False)
+                counts = (keep("count", plain, call.argument, distinct=False), rows)
+            reads.append((name, *counts))
             continue
         if call.function == "count" and call.argument is None and call.filter is None:
             reads.append((ROWS, ROWS))
@@ -336,13 +352,57 @@ def results_of(table: pa.Table, plan: Accumulators) -> pa.Table:
     for call, (value, count, *more) in zip(plan.calls, plan.reads, strict=True):
         if call.function in MOMENTS:
             columns[call.name] = _moment(call, table.column(value), table.column(more[0]), table.column(count))
-        elif call.function in ("min", "max", "listagg"):
+        elif call.function in ("min", "max"):
             columns[call.name] = table.column(value)
+        elif call.function in TEXTS:
+            columns[call.name] = _text(call, table.column(value))
+        elif call.function in ("array_agg", "collect"):
+            nulls = pc.subtract(table.column(more[0]), table.column(count)) if more else None
+            columns[call.name] = _collection(call, table.column(value), nulls)
         elif call.function == "count":
             columns[call.name] = table.column(count)
         else:
             columns[call.name] = _quotient(call, kinds[value], table.column(value), table.column(count))
     return pa.table(columns) if columns else pa.table({"_": pa.nulls(table.num_rows)}).select([])
+
+
+def _text(call: Call, joined: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts put together, with what stands around them.
+
+    Raises:
+        ChangelogError: a JSON object has a key twice.
+    """
+    around = TEXTS[call.function]
+    if around is None:
+        return joined
+    start, end = around
+    found = pc.binary_join_element_wise(start, pc.fill_null(joined, ""), end, "")
+    if call.function == "json_objectagg":
+        for text in found.to_pylist():
+            json.loads(text, object_pairs_hook=_once)
+    return found
+
+
+def _once(members: list[tuple[str, object]]) -> None:
+    """Refuses members of an object of which two have one name."""
+    names = [name for name, _ in members]
+    if len(set(names)) < len(names):
+        raise ChangelogError(
+            "JSON_OBJECTAGG has several values of one key in a group, and a JSON object has one: choose one row of each"
+            " key by ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1, and run the job 'rebuild'"
+        )
+
+
+def _collection(call: Call, lists: pa.ChunkedArray, nulls: pa.ChunkedArray | None) -> pa.Array:
+    """The values of groups as arrays, nulls first, or as multisets; an array without elements is null."""
+    kind = arrow_type(call.type)
+    if call.function == "collect":
+        return pa.array([list(Counter(values or ()).items()) for values in lists.to_pylist()], kind)
+    if nulls is None or not pc.any(pc.greater(nulls, 0)).as_py():
+        return lists.cast(kind)
+    most = 1 if call.distinct else None
+    pairs = zip(lists.to_pylist(), nulls.to_pylist(), strict=True)
+    return pa.array([[None] * min(count, most or count) + (values or []) or None for values, count in pairs], kind)
 
 
 def _moment(call: Call, squares: pa.ChunkedArray, sums: pa.ChunkedArray, counts: pa.ChunkedArray) -> pa.Array:

@@ -247,7 +247,7 @@ class Multiset:
             if item.is_told_whole:
                 columns[item.name] = (
                     _joined(mine, count, item)
-                    if item.kind == "joined"
+                    if item.kind in ("joined", "listed")
                     else found.column("value_min" if item.kind == "least" else "value_max").take(taken)
                 )
                 columns[f"{item.name}_told"] = pa.repeat(pa.scalar(True), count)
@@ -266,14 +266,19 @@ def _least_and_greatest(values: pa.Table) -> pa.Table:
 
 
 def _joined(values: pa.Table, count: int, item: Accumulator) -> pa.Array:
-    """The texts of each group from 0 to count - 1 in ascending order, put together; null for a group without any."""
+    """The values of each group from 0 to count - 1 in ascending order, as a list or put together as a text; null for a
+    group without any.
+    """
     values = values.sort_by([("group", "ascending"), ("value", "ascending")])
     groups = values.column("group").to_numpy()
     copies = np.ones(len(groups), dtype=np.int64) if item.distinct else values.column(COUNT).to_numpy()
-    texts = values.column("value").take(pa.array(np.repeat(np.arange(len(groups)), copies))).combine_chunks()
+    each = values.column("value").take(pa.array(np.repeat(np.arange(len(groups)), copies))).combine_chunks()
     sizes = np.zeros(count, dtype=np.int64)
     np.add.at(sizes, groups, copies)
-    lists = pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(sizes)), pa.int32()), texts)
+    ends = np.append(0, np.cumsum(sizes))
+    if item.kind == "listed":
+        return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), each, mask=pa.array(sizes == 0))
+    lists = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), each)
     return pc.if_else(pa.array(sizes > 0), pc.binary_join(lists, item.separator), pa.scalar(None, pa.string()))
 
 

@@ -10,6 +10,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import (
     ALL_ROWS,
+    COLLECTS,
     Aggregate,
     Arrivals,
     ArrivedTopN,
@@ -154,7 +155,7 @@ def _state(node: Node) -> str | None:
                 if call.argument
                 and (
                     call.distinct
-                    or call.function == "listagg"
+                    or call.function in COLLECTS
                     or (call.function in ("min", "max") and not node.input.appends)
                 )
             )

@@ -151,6 +151,8 @@ def evaluate(native: Native, table: pa.Table) -> Any:
             return pc.invert(values[0])
         case "is null":
             return pc.is_null(values[0])
+        case "or zero":
+            return pc.fill_null(values[0], 0)
         case "is true":
             return pc.fill_null(values[0], False)
         case "if":

@@ -54,6 +54,9 @@ class _FlinkParser(Parser):
         "JSON_EXISTS": lambda self: self._parse_flink_json("JSON_EXISTS"),
         "JSON_OBJECT": lambda self: self._parse_flink_json_object(),
         "JSON_ARRAY": lambda self: self._parse_flink_json_array(),
+        "JSON_ARRAYAGG": lambda self: self._parse_flink_json_arrayagg(),
+        "JSON_OBJECTAGG": lambda self: self._parse_flink_json_objectagg(),
+        "ARRAY_AGG": lambda self: self._parse_flink_array_agg(),
     }
 
     def _parse_flink_cast(self, kind: type[exp.Cast]) -> exp.Expr:
@@ -137,6 +140,38 @@ class _FlinkParser(Parser):
             if not self._match(TokenType.COMMA):
                 break
         return self._with_nulls(exp.Anonymous(this="JSON_ARRAY", expressions=arguments), absent=True)
+
+    def _parse_flink_json_arrayagg(self) -> exp.Expr:
+        """JSON_ARRAYAGG(v [NULL | ABSENT ON NULL]): the value, and what nulls are, which tells two calls apart."""
+        value = self._parse_disjunction()
+        return self._aggregated("JSON_ARRAYAGG", [value], absent=True)
+
+    def _parse_flink_json_objectagg(self) -> exp.Expr:
+        """JSON_OBJECTAGG([KEY] k VALUE v [NULL | ABSENT ON NULL]): key, value, and what nulls are."""
+        self._match_text_seq("KEY")
+        key = self._parse_bitwise()
+        if not self._match_text_seq("VALUE") and not self._match(TokenType.COLON):
+            self.raise_error("JSON_OBJECTAGG: KEY <text> VALUE <value> expected")
+        return self._aggregated("JSON_OBJECTAGG", [key, self._parse_disjunction()], absent=False)
+
+    def _aggregated(self, name: str, arguments: list[exp.Expr | None], *, absent: bool) -> exp.Expr:
+        node = self._with_nulls(exp.Anonymous(this=name, expressions=arguments), absent=absent)
+        word = "ABSENT" if node.meta[CLAUSES_KEY]["ABSENT"] == "TRUE" else "NULL"
+        node.append("expressions", exp.Literal.string(f"{word} ON NULL"))
+        return node
+
+    def _parse_flink_array_agg(self) -> exp.Expr:
+        """ARRAY_AGG([DISTINCT] v [RESPECT NULLS | IGNORE NULLS]): the value, and what nulls are."""
+        distinct = self._match(TokenType.DISTINCT)
+        if not distinct:
+            self._match(TokenType.ALL)
+        value = self._parse_disjunction()
+        word = next((word for word in ("IGNORE", "RESPECT") if self._match_text_seq(word)), "")
+        if word and not self._match_text_seq("NULLS"):
+            self.raise_error(f"ARRAY_AGG: NULLS expected after {word}")
+        argument = exp.Distinct(expressions=[value]) if distinct else value
+        nulls = exp.Literal.string(f"{word or 'RESPECT'} NULLS")
+        return exp.Anonymous(this="ARRAY_AGG", expressions=[argument, nulls])
 
     def _at_nulls(self) -> bool:
         word = self._curr.text.upper()

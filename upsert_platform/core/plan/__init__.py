@@ -4,12 +4,13 @@ Columns are known by names that are unique within an operator, also when letter 
 makes it of a statement, `queries` carries it out.
 """
 
-from upsert_platform.core.plan.columns import Call, Closing, Expression, Field, Keys, Native, Order, column
+from upsert_platform.core.plan.columns import COLLECTS, Call, Closing, Expression, Field, Keys, Native, Order, column
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import (
     Aggregate,
     Arrivals,
+    Constants,
     Expand,
     Filter,
     GroupJoin,
@@ -34,11 +35,13 @@ from upsert_platform.core.plan.unnest import Unnest
 
 __all__ = [
     "ALL_ROWS",
+    "COLLECTS",
     "Aggregate",
     "Arrivals",
     "ArrivedTopN",
     "Call",
     "Closing",
+    "Constants",
     "Expand",
     "Expression",
     "Field",

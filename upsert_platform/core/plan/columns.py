@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from upsert_platform.core.types import LogicalType, quote_name
 
@@ -51,16 +51,20 @@ class Expression:
         return self.native[1] if self.native is not None and self.native[0] == "column" else None
 
 
+COLLECTS: Final = ("listagg", "array_agg", "collect", "json_arrayagg", "json_objectagg")
+"""Aggregates that show every value of a group."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """An aggregate of a GROUP BY.
 
     Attributes:
-        function: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``listagg``, ``var_pop``, ``var_samp``, ``stddev_pop``
-            or ``stddev_samp``.
+        function: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``listagg``, ``array_agg``, ``collect``,
+            ``json_arrayagg``, ``json_objectagg``, ``var_pop``, ``var_samp``, ``stddev_pop`` or ``stddev_samp``.
         argument: the column aggregated; None for ``COUNT(*)``.
         filter: a BOOLEAN column: rows for which it is true take part.
-        separator: between the values of ``listagg``.
+        separator: between the values of ``listagg`` and JSON; of ``array_agg`` ``IGNORE NULLS`` or ``RESPECT NULLS``.
     """
 
     name: str

@@ -146,6 +146,22 @@ class Expand(OverOne):
 
 
 @dataclass(frozen=True, slots=True)
+class Constants(Expand):
+    """The rows of VALUES: a copy of the one row of its input for each.
+
+    Attributes:
+        unique: columns that tell them apart.
+    """
+
+    unique: Keys = ()
+
+    @property
+    def keys(self) -> Keys:
+        shown = {item.name for item in self.fields}
+        return tuple(key for key in self.unique if key <= shown)
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(OverOne):
     """GROUP BY; without calls SELECT DISTINCT, without columns one row for everything.
 

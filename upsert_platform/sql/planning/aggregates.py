@@ -30,19 +30,22 @@ _KEPT: Final = {
     "APPROX_COUNT_DISTINCT": "count",
     "FIRST_VALUE": "first_value",
     "LAST_VALUE": "last_value",
+    "ARRAY_AGG": "array_agg",
+    "COLLECT": "collect",
+    "JSON_ARRAYAGG": "json_arrayagg",
+    "JSON_OBJECTAGG": "json_objectagg",
     **_MOMENTS,
 }
 _ARRIVED: Final = ("first_value", "last_value")
 _NUMBERS: Final = (*INTEGERS, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
 _UNORDERED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
-_VALUES: Final = "write the rows to a table whose key ends with the value; its readers put them together"
+_JSON: Final = ("json_arrayagg", "json_objectagg")
+_LISTED: Final = ("array_agg", "collect")
 _AS_THEY_COME: Final = (
     "FIRST_VALUE and LAST_VALUE follow rows that are only added, by GROUP BY of columns; of rows that change write"
     " ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1, and name the order"
 )
 _NEAREST: Final = {
-    "STRING_AGG": _VALUES, "COLLECT": _VALUES, "ARRAY_AGG": _VALUES, "JSON_ARRAYAGG": _VALUES,
-    "JSON_OBJECTAGG": _VALUES,
     "GROUPING": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
     "GROUPING_ID": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
 }  # fmt: skip
@@ -161,6 +164,51 @@ def _with_arrived(
     return GroupJoin(result, Project(found, tuple(columns)), "left", group, tuple(shown[name] for name in group))
 
 
+def without_zeros(node: exp.Expr) -> exp.Expr:
+    """An expression in which ``SUM(x) / COUNT(x)`` divides by NULLIF(COUNT(x), 0).
+
+    The count is 0 where the sum is null: then the quotient is null in any case, and nothing fails.
+    """
+
+    def swap(item: exp.Expr) -> exp.Expr:
+        if not isinstance(item, exp.Div) or not any(_counted(item.expression) == found for found in _strict(item.this)):
+            return item
+        nullif = exp.Anonymous(this="NULLIF", expressions=[item.expression.copy(), exp.Literal.number(0)])
+        nullif.meta.update(item.meta)
+        return exp.Div(this=item.this.copy(), expression=nullif)
+
+    return node.transform(swap)
+
+
+def _strict(node: exp.Expr) -> list[exp.Expr]:
+    """The values of aggregates without which an expression is null, each with its filter."""
+    if isinstance(node, (exp.Paren, exp.Cast, exp.TryCast, exp.Neg)):
+        return _strict(node.this)
+    if isinstance(node, (exp.Add, exp.Sub, exp.Mul, exp.Div)):
+        return [*_strict(node.this), *_strict(node.expression)]
+    found = _aggregated(node, ("SUM", "AVG", "MIN", "MAX"))
+    return [found] if found is not None else []
+
+
+def _counted(node: exp.Expr) -> exp.Expr | None:
+    while isinstance(node, (exp.Paren, exp.Cast)):
+        node = node.this
+    return _aggregated(node, ("COUNT",))
+
+
+def _aggregated(node: exp.Expr, names: tuple[str, ...]) -> exp.Expr | None:
+    """Return the argument of an aggregate, DISTINCT left aside, beside its filter; None for other aggregates."""
+    inner, condition = (node.this, node.expression) if isinstance(node, exp.Filter) else (node, None)
+    if not isinstance(inner, exp.Anonymous) or str(inner.this).upper() not in names or len(inner.expressions) != 1:
+        return None
+    value = inner.expressions[0]
+    if isinstance(value, exp.Distinct) and len(value.expressions) == 1:
+        value = value.expressions[0]
+    if isinstance(value, exp.Star):
+        return None
+    return exp.Tuple(expressions=[value.copy(), *([condition.copy()] if condition is not None else [])])
+
+
 def distinct_rows(source: Node) -> Aggregate:
     """SELECT DISTINCT."""
     return Aggregate(Project(source, tuple((field.name, column(field)) for field in source.fields)),
@@ -187,13 +235,20 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
         remedy = _NEAREST.get(name, f"kept up to date are {', '.join(_KEPT)}")
         raise columns.fault(f"the aggregate {name} is not supported: {remedy}", node)
     arguments = list(inner.expressions)
+    separator: str | None = None
+    if function == "array_agg":
+        *arguments, nulls = arguments
+        separator = nulls.name
     distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
     # What is counted exactly is within any bound of what is counted roughly.
     distinct = distinct or name == "APPROX_COUNT_DISTINCT"
-    separator: str | None = None
-    if function == "listagg":
+    if function in _JSON:
+        if distinct:
+            raise columns.fault(f"{name} takes no DISTINCT", node)
+        arguments, separator = [_member(function, arguments, columns, node)], ","
+    elif function == "listagg":
         arguments, separator = _separated(arguments, columns, node)
     if len(arguments) != 1:
         remedy = "; group by them in a subquery first" if distinct else ""
@@ -219,6 +274,34 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     return Call(names.fresh(wish), function, kind, name, distinct, filtered, separator)
 
 
+def _member(function: str, arguments: list[exp.Expr], columns: Columns, node: exp.Expr) -> exp.Expr:
+    """The JSON text that a row adds; null for a row that adds nothing.
+
+    Raises:
+        Fault: the key of an object may be null.
+    """
+    *given, nulls = arguments
+
+    def call(name: str, *parts: exp.Expr) -> exp.Expr:
+        made = exp.Anonymous(this=name, expressions=[part.copy() for part in parts])
+        made.meta.update(node.meta)
+        return made
+
+    value = call("JSON_STRING", given[-1])
+    if nulls.name == "NULL ON NULL":
+        value = call("COALESCE", value, exp.Literal.string("null"))
+    if function == "json_arrayagg":
+        return value
+    key = columns.expression(given[0])
+    if key.type.name not in STRINGS or not columns.is_never_null(given[0]):
+        raise columns.fault(
+            f"JSON_OBJECTAGG: the key is a text that is never null, not {key.type}: declare the column NOT NULL, or"
+            " write COALESCE(k, '')",
+            node,
+        )
+    return call("CONCAT", call("JSON_STRING", given[0]), exp.Literal.string(":"), value)
+
+
 def _separated(arguments: list[exp.Expr], columns: Columns, node: exp.Expr) -> tuple[list[exp.Expr], str]:
     """The value of LISTAGG and what stands between values: a comma by default."""
     if len(arguments) < 2:
@@ -241,8 +324,17 @@ def result_type(function: str, argument: LogicalType) -> LogicalType | None:
         return replace(argument, nullable=True)
     if function in ("min", "max"):
         return None if argument.name in _UNORDERED else replace(argument, nullable=True)
-    if function == "listagg":
-        return LogicalType(TypeName.STRING) if argument.name in STRINGS else None
+    if function == "listagg" or function in _JSON:
+        kind = LogicalType(TypeName.STRING) if argument.name in STRINGS else None
+        return replace(kind, nullable=function == "listagg") if kind is not None else None
+    if function in _LISTED:
+        if argument.name in _UNORDERED:
+            return None
+        array = function == "array_agg"
+        kind_of_all = TypeName.ARRAY if array else TypeName.MULTISET
+        return LogicalType(
+            kind_of_all, element=argument if array else replace(argument, nullable=False), nullable=array
+        )
     if function in _MOMENTS.values():
         return replace(argument, nullable=True) if argument.name in (TypeName.DOUBLE, TypeName.FLOAT) else None
     if argument.name not in _NUMBERS:

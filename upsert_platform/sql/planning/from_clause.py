@@ -82,6 +82,14 @@ class FromClause(ABC):
         """A planner of a subquery, which knows the same tables."""
 
     @abstractmethod
+    def _values(self, node: exp.Values) -> Relation:
+        """Plans the rows of VALUES."""
+
+    @abstractmethod
+    def _lateral(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
+        """Joins each row with the rows that a subquery gives for it."""
+
+    @abstractmethod
     def view(self, view: View, name: str) -> Relation:
         """Plans a view."""
 
@@ -95,6 +103,8 @@ class FromClause(ABC):
         if isinstance(node, exp.Subquery):
             relation = self.inner().query(node.this)
             return self._named(relation, renamed, node), (node.alias,) if node.alias else ()
+        if isinstance(node, exp.Values):
+            return self._named(self._values(node), renamed, node), (node.alias,) if node.alias else ()
         if isinstance(node, exp.Table) and isinstance(node.this, exp.Anonymous):
             return self._named(self._window(node.this), renamed, node), (node.alias,) if node.alias else ()
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):
@@ -108,10 +118,13 @@ class FromClause(ABC):
         if kind not in FUNCTIONS:
             raise self.fault(f"the table function {kind} is not supported; windows are {', '.join(FUNCTIONS)}", node)
         table = node.expressions[0] if node.expressions else None
-        if not isinstance(table, exp.Column):
-            raise self.fault(f"{kind} takes TABLE name as its first argument", node)
-        name = ".".join(part.name for part in table.parts)
-        source = self._find(name, node)
+        if isinstance(table, (exp.Subquery, exp.Paren)):
+            source = self.inner().query(table)
+            self.check_no_rank(source, node)
+        elif isinstance(table, exp.Column):
+            source = self._find(".".join(part.name for part in table.parts), node)
+        else:
+            raise self.fault(f"{kind} takes TABLE name, or a subquery, as its first argument", node)
         found = window_rows(node, source, Columns(source.named(()), self.first_line), self.names)
         return replace(found, node=self._closing(found.node, node))
 
@@ -194,6 +207,8 @@ class FromClause(ABC):
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
         if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
             return *self._lookup(left, named, join), parts
+        if isinstance(join.this, exp.Lateral):
+            return *self._lateral(left, named, join), parts
         if isinstance(join.this, exp.Unnest):
             return *unnest_rows(left, named, join, self.names, self.first_line), parts
         right, qualifiers = self._table(join.this)

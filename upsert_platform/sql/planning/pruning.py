@@ -54,8 +54,10 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             used = {name for call in calls for name in (call.argument, call.filter) if name is not None}
             return Aggregate(prune(node.input, {*node.group, *used}), node.group, calls, node.unique)
         case Expand():
-            sets = tuple(tuple(item for item in columns if item[0] in needed) for columns in node.sets)
-            return Expand(prune(node.input, {name for columns in sets for name in _reads(columns)}), sets)
+            sets = tuple(tuple(item for item in columns if item[0] in needed) or columns[:1] for columns in node.sets)
+            return replace(
+                node, input=prune(node.input, {name for columns in sets for name in _reads(columns)}), sets=sets
+            )
         case TopN():
             rank = node.rank if node.rank is not None and node.rank.name in needed else None
             used = {*node.partition, *(item.column for item in node.order)}

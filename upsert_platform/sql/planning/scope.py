@@ -168,6 +168,19 @@ class Columns:
         keeps = kept_column(node, self._field) if native is None else None
         return Expression(rendered.sql, rendered.type, native, rendered.varies, reads, keeps=keeps)
 
+    def is_never_null(self, node: exp.Expr) -> bool:
+        """Return whether an expression has a value for every row."""
+        if isinstance(node, (exp.Paren, exp.Cast)):
+            return self.is_never_null(node.this)
+        if isinstance(node, exp.Column):
+            field = self._field(node)
+            return field is not None and not field.type.nullable
+        if isinstance(node, exp.Anonymous):
+            parts = [self.is_never_null(part) for part in node.expressions]
+            name = str(node.this).upper()
+            return any(parts) if name in ("COALESCE", "IFNULL") else name == "CONCAT" and all(parts)
+        return isinstance(node, (exp.Literal, exp.Boolean))
+
     def _field(self, node: exp.Column) -> Field | None:
         found = self.find(node)
         return found[0].field if found is not None and not found[1] else None

@@ -8,28 +8,26 @@ from typing import Final
 
 from sqlglot import exp
 
+from upsert_platform.core.model import Table
 from upsert_platform.core.options import nearest
 from upsert_platform.core.plan import Expression, Field, Node, Project, Union, column
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
-from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate
+from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate, without_zeros
+from upsert_platform.sql.planning.constants import constant_rows
 from upsert_platform.sql.planning.from_clause import Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, with_columns
+from upsert_platform.sql.planning.laterals import CLAUSES, LateralJoin
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows, counted_rows
-from upsert_platform.sql.planning.where_clause import WhereClause, taken_values
+from upsert_platform.sql.planning.where_clause import is_list, taken_values
 from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
 
-_CLAUSES: Final = {
-    "laterals": "LATERAL", "qualify": "QUALIFY", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
-    "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
-}  # fmt: skip
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
@@ -51,13 +49,30 @@ def _plan(
 ) -> Relation:
     refuse_tables_of_functions(tokens)
     parsed = parse_query(unwrap_tables(tokens), "query")
-    return _Planner(find, names, tokens[0].line, reading, lateness).query(parsed)
+    planner = _Planner(find, names, tokens[0].line, reading, lateness)
+    if any(parsed.find_all(exp.Values)):
+        planner.beside = _table_beside(parsed, find)
+    return planner.query(parsed)
 
 
-class _Planner(WhereClause):
+def _table_beside(parsed: exp.Expr, find: Find) -> Table | None:
+    """A declared table that a query reads, directly or through views."""
+    for item in parsed.find_all(exp.Table):
+        found = find(".".join(part.name for part in item.parts)) if isinstance(item.this, exp.Identifier) else None
+        if isinstance(found, View):
+            found = _table_beside(parse_query(unwrap_tables(found.query), "query"), find)
+        if isinstance(found, Table):
+            return found
+    return None
+
+
+class _Planner(LateralJoin):
+    beside: Table | None = None
+    """A table that the query reads, beside which VALUES stand."""
+
     def inner(self) -> _Planner:
         inner = _Planner(self.find, self.names, self.first_line, self.reading, self.lateness)
-        inner.common, inner.renamed = dict(self.common), dict(self.renamed)
+        inner.common, inner.renamed, inner.beside = dict(self.common), dict(self.renamed), self.beside
         return inner
 
     def view(self, view: View, name: str) -> Relation:
@@ -70,7 +85,7 @@ class _Planner(WhereClause):
         if isinstance(node, exp.SetOperation):
             return self._limited(node, self._union(node))
         if isinstance(node, exp.Values):
-            raise self.fault("VALUES is not supported: rows come from declared tables", node)
+            return self._values(node)
         if not isinstance(node, exp.Select):
             raise self.fault("SELECT expected", node)
         return self._select(node)
@@ -119,6 +134,11 @@ class _Planner(WhereClause):
             return Relation(distinct_rows(union), shown_columns)
         return Relation(union, shown_columns)
 
+    def _values(self, node: exp.Values) -> Relation:
+        if self.beside is None:
+            raise self.fault("a query of VALUES alone reads no table: write INSERT INTO t VALUES (...), (...)", node)
+        return constant_rows(node, self._scan(self.beside).node, self.names, self.first_line)
+
     def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
         """ORDER BY with LIMIT, over a finished select list."""
         order, limit = node.args.get("order"), node.args.get("limit")
@@ -146,18 +166,18 @@ class _Planner(WhereClause):
         return rows, tuple(found)
 
     def _select(self, node: exp.Select) -> Relation:
-        for name, clause in _CLAUSES.items():
+        for name, clause in CLAUSES.items():
             if node.args.get(name):
                 raise self.fault(f"{clause} is not supported", node)
         node = with_named_windows(node.copy())
         where = node.args.get("where")
-        relation, named, parts, _ = self._from(node, conjuncts(where.this if where else None))
-        relation = self._where(relation, named, parts)
+        relation, named, parts, _ = self.from_rows(node, conjuncts(where.this if where else None))
+        relation = self.where_rows(relation, named, parts)
         columns = Columns(named, self.first_line)
-        items = self._items(node, columns)
+        items = self.items_of(node, columns)
         hidden = _ordering(node, [name for name, _ in items])
         taken, values = taken_values([value for _, value in (*items, *hidden)])
-        items = [(name, value) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
+        items = [(name, without_zeros(value)) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
         having, group = node.args.get("having"), node.args.get("group")
         asked = [value for _, value in items] + ([having.this] if having is not None else [])
         rows = relation.node
@@ -196,7 +216,7 @@ class _Planner(WhereClause):
                 raise self.fault(f"GROUP BY {name.upper()} is not Flink SQL", group)
         return read_groupings(group, columns)
 
-    def _items(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
+    def items_of(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
         found: list[tuple[str, exp.Expr]] = []
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
@@ -229,6 +249,11 @@ class _Planner(WhereClause):
         shown: list[tuple[str, Field]] = []
         rank: tuple[str, int, exp.Window] | None = None
         for at, (name, value) in enumerate(items):
+            if any(is_list(item) for item in value.walk()):
+                raise self.fault(
+                    "IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE: join the subquery, and compare its column",
+                    value,
+                )
             if isinstance(value, exp.Window):
                 ranks.check_rank(value, columns)
                 if rank is not None:

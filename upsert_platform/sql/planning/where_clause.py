@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -20,10 +20,12 @@ from upsert_platform.core.plan import (
     column,
     tells_apart,
 )
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning import ranks
+from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate
 from upsert_platform.sql.planning.from_clause import FromClause
-from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs
+from upsert_platform.sql.planning.groupings import Groupings
+from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
 from upsert_platform.sql.reader import Fault
@@ -36,7 +38,7 @@ class WhereClause(FromClause):
     def inner(self) -> WhereClause:
         """A planner of a subquery, which knows the same tables."""
 
-    def _from(
+    def from_rows(
         self, node: exp.Select, parts: list[exp.Expr]
     ) -> tuple[Relation, list[Named], list[exp.Expr], Rank | None]:
         """The joined rows, their columns in scope, what is left of WHERE, and a rank that waits for it."""
@@ -79,7 +81,7 @@ class WhereClause(FromClause):
             columns.insert(rank.at, (rank.shown, top.fields[-1]))
         return Relation(top, tuple(columns)), parts
 
-    def _where(self, relation: Relation, named: list[Named], parts: Sequence[exp.Expr]) -> Relation:
+    def where_rows(self, relation: Relation, named: list[Named], parts: Sequence[exp.Expr]) -> Relation:
         columns = Columns(named, self.first_line)
         plain = [part for part in parts if not list(part.find_all(exp.Select))]
         relation = replace(relation, node=filtered(relation.node, columns, plain))
@@ -100,10 +102,9 @@ class WhereClause(FromClause):
         elif isinstance(inner, exp.Exists):
             select = inner.this
         else:
+            marked, seen, part = self._marks(relation.node, columns, part)
             (condition,), values = taken_values([part])
-            if not values or list(condition.find_all(exp.Select)):
-                raise self.fault("IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE below AND and NOT alone", part)
-            valued, wide = self.with_values(relation.node, columns, values)
+            valued, wide = self.with_values(marked, seen, values)
             return replace(relation, node=filtered(valued, wide, [condition]))
         while isinstance(select, (exp.Subquery, exp.Paren)):
             select = select.this
@@ -131,6 +132,50 @@ class WhereClause(FromClause):
         reads = [*inside.left_on, *(name for item in others for name in both.expression(item).reads)]
         return replace(relation, node=by_match(inside.left, met, reads, kind, self.names, fault))
 
+    def _marks(self, rows: Node, columns: Columns, part: exp.Expr) -> tuple[Node, Columns, exp.Expr]:
+        """The rows with a column per IN and EXISTS of a condition, and the condition over these columns.
+
+        Each is a left join with the different values of its subquery, so that no row is doubled.
+
+        Raises:
+            Fault: IN may be unknown where that is not the same as false, or a subquery compares otherwise than by =.
+        """
+        found = [item for item in part.walk(prune=is_list) if isinstance(item, exp.Exists) or _is_in(item)]
+        named, marks = list(columns.named), []
+        for number, item in enumerate(found, start=1):
+            select = item.args["query"].this if isinstance(item, exp.In) else item.this
+            while isinstance(select, (exp.Subquery, exp.Paren)):
+                select = select.this
+            inside, pairs, others = self.inner().correlated(select, columns)
+            if others:
+                raise self.fault(
+                    "IN and EXISTS below OR compare by = alone with the query around: write a UNION of two queries",
+                    item,
+                )
+            if isinstance(item, exp.In):
+                if len(inside.columns) != 1:
+                    raise self.fault(f"IN compares one column, the subquery gives {len(inside.columns)}", item)
+                one, other = columns.expression(item.this), column(inside.columns[0][1])
+                if (one.type.nullable or other.type.nullable) and not _is_positive(item, part):
+                    raise self.fault(
+                        "NOT IN below OR takes values that are never null: declare them NOT NULL, or write NOT EXISTS",
+                        item,
+                    )
+                pairs = [(one, other), *pairs]
+            met, pairs = _once_each(inside.node, pairs or [EVERY_ROW], self.names)
+            rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
+            shown = f"match {number}"
+            named.append(Named((), shown, next(field for field in rows.fields if field.name == met.columns[-1][0])))
+            mark = exp.Column(this=exp.Identifier(this=shown, quoted=True))
+            mark.meta.update(part.meta)
+            marks.append((item, exp.Paren(this=exp.Not(this=exp.Is(this=mark, expression=exp.Null())))))
+
+        def swap(item: exp.Expr) -> exp.Expr:
+            return next((mark for node, mark in marks if item is node), item)
+
+        condition = part if not marks else _swapped(part, swap)
+        return rows, Columns(named, columns.first_line, columns.outer, columns.never_zero), condition
+
     def with_values(
         self, rows: Node, columns: Columns, values: Sequence[tuple[str, exp.Subquery]]
     ) -> tuple[Node, Columns]:
@@ -141,11 +186,71 @@ class WhereClause(FromClause):
         """
         named = list(columns.named)
         for shown, node in values:
+            if (around := self._value_of_row(node, rows, named, columns)) is not None:
+                rows, field = around
+                named.append(Named((), shown, field))
+                continue
             one = self._value(node, columns)
             rows = join_rows(rows, one.node, "left", [EVERY_ROW], self.names, fault=self.fault("", node))
             field = next(item for item in rows.fields if item.name == one.columns[0][1].name)
             named.append(Named((), shown, field))
         return rows, Columns(named, columns.first_line, columns.outer, columns.never_zero)
+
+    def _value_of_row(
+        self, node: exp.Subquery, rows: Node, named: Sequence[Named], columns: Columns
+    ) -> tuple[Node, Field] | None:
+        """The rows with the aggregates that a subquery gives for each; None for one that reads no column around it.
+
+        Raises:
+            Fault: it may give several rows, or compares otherwise than by =.
+        """
+        select = node.this
+        where = select.args.get("where") if isinstance(select, exp.Select) and not _has_with(select) else None
+        if where is None:
+            return None
+        inner = self.inner()
+        inside, own_named, parts, _ = inner.from_rows(select, conjuncts(where.this))
+        own = Columns(own_named, self.first_line)
+        around = around_of(parts, own)
+        if not around:
+            return None
+        pairs, rest = split_pairs(around, columns, own)
+        items = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
+        clauses = [clause for clause in ("group", "having", "limit", "distinct", "order") if select.args.get(clause)]
+        if rest or clauses or len(items) != 1 or not has_aggregate(items[0]):
+            raise self.fault(
+                "a subquery that stands for a value and reads the query around it is one aggregate with equalities in"
+                " WHERE, such as (SELECT MAX(o.x) FROM o WHERE o.k = t.k); write LEFT JOIN (SELECT ... GROUP BY ...)",
+                node,
+            )
+        inside = inner.where_rows(inside, own_named, [part for part in parts if not any(part is one for one in around)])
+        by: list[exp.Expr] = []
+        for _, other in pairs:
+            if other not in by:
+                by.append(other)
+        spelled = tuple((item, at) for at, item in enumerate(by))
+        groupings = Groupings(tuple(by), None, spelled)
+        grouped = group_rows(inside.node, own, self.names, groupings=groupings, asked=items)
+        keys = [(columns.expression(one), column(grouped.known[by.index(other)][1])) for one, other in pairs]
+        joined = join_rows(rows, grouped.node, "left", keys, self.names, fault=self.fault("", node))
+        fields = {field.name: field for field in joined.fields}
+        values, counts = [], []
+        for call, field in grouped.known[len(by) :]:
+            known = fields[field.name]
+            if not field.type.nullable and str(getattr(call, "name", "")).upper() in ("COUNT", "APPROX_COUNT_DISTINCT"):
+                counts.append(known)
+            values.append(Named((), known.name, known))
+        wide: Node = joined
+        if counts:
+            zeros = [(self.names.fresh(item.name), _or_zero(item)) for item in counts]
+            wide = with_columns(joined, zeros)
+            shown = {item.name: Field(name, zero.type) for item, (name, zero) in zip(counts, zeros, strict=True)}
+            values = [Named((), item.shown, shown.get(item.field.name, item.field)) for item in values]
+        over = Columns([*named, *values], self.first_line)
+        expression = over.expression(grouped.replaced(items[0]))
+        name = expression.column or self.names.fresh("value")
+        wide = with_columns(wide, [(name, expression)])
+        return wide, Field(name, expression.type)
 
     def _value(self, node: exp.Subquery, columns: Columns) -> Relation:
         around = [item for item in node.find_all(exp.Column) if len(item.parts) > 1 and columns.find(item) is not None]
@@ -179,8 +284,8 @@ class WhereClause(FromClause):
         where = node.args.get("where")
         inside = None
         if isinstance(node, exp.Select) and where is not None and not _has_with(node):
-            inside = self._from(node, conjuncts(where.this))
-        around = [] if inside is None else _around(inside[2], Columns(inside[1], self.first_line))
+            inside = self.from_rows(node, conjuncts(where.this))
+        around = [] if inside is None else around_of(inside[2], Columns(inside[1], self.first_line))
         if inside is None or not around:
             relation = self.query(node)
             self.check_no_rank(relation, node)
@@ -195,7 +300,7 @@ class WhereClause(FromClause):
             if not outer.reads(part):
                 own.expression(part)
         others = [own.bound(part, around=outer) for part in rest]
-        relation = self._where(relation, named, [part for part in parts if not any(part is one for one in around)])
+        relation = self.where_rows(relation, named, [part for part in parts if not any(part is one for one in around)])
         keys = [(outer.expression(one), own.expression(other)) for one, other in pairs]
         if len(node.expressions) == 1 and not isinstance(node.expressions[0], (exp.Star, exp.Literal)):
             given = node.expressions[0]
@@ -207,11 +312,56 @@ class WhereClause(FromClause):
         return relation, keys, others
 
 
+def _is_in(node: exp.Expr) -> bool:
+    return isinstance(node, exp.In) and node.args.get("query") is not None
+
+
+def _is_positive(node: exp.Expr, part: exp.Expr) -> bool:
+    """Return whether only AND and OR stand around: there unknown is the same as false."""
+    while node is not part:
+        node = node.parent  # type: ignore[assignment]
+        if not isinstance(node, (exp.And, exp.Or, exp.Paren)):
+            return False
+    return True
+
+
+def _swapped(node: exp.Expr, swap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """An expression with some nodes, found by identity, in another form."""
+    for child in list(node.iter_expressions()):
+        other = swap(child)
+        if other is not child:
+            child.replace(other)
+        else:
+            _swapped(child, swap)
+    return swap(node)
+
+
+def _once_each(
+    node: Node, pairs: Sequence[tuple[Expression, Expression]], names: Names
+) -> tuple[Project, list[tuple[Expression, Expression]]]:
+    """The different values of a subquery that rows are compared with, each with a column that is true."""
+    given = [(names.fresh("k"), other) for _, other in pairs]
+    distinct = Aggregate(Project(node, tuple(given)), tuple(name for name, _ in given), ())
+    kind = LogicalType(TypeName.BOOLEAN, nullable=False)
+    shown = [(item.name, column(item)) for item in distinct.fields]
+    mark = (names.fresh("met"), Expression("TRUE", kind, ("literal", True, kind)))
+    fields = {item.name: item for item in distinct.fields}
+    keys = [(one, column(fields[name])) for (one, _), (name, _) in zip(pairs, given, strict=True)]
+    return Project(distinct, (*shown, mark)), keys
+
+
+def _or_zero(item: Field) -> Expression:
+    """A count, 0 where a left join found no group."""
+    kind = replace(item.type, nullable=False)
+    name = quote_name(item.name)
+    return Expression(f"COALESCE({name}, 0L)", kind, ("or zero", ("column", item.name)), reads=(item.name,))
+
+
 def taken_values(asked: Sequence[exp.Expr]) -> tuple[list[exp.Expr], list[tuple[str, exp.Subquery]]]:
     """Expressions with columns in the place of subqueries that stand for values, and these by the columns' names."""
     found: list[tuple[str, exp.Subquery]] = []
     for root in asked:
-        for node in root.walk(prune=_is_list):
+        for node in root.walk(prune=is_list):
             if isinstance(node, exp.Subquery) and all(node != other for _, other in found):
                 found.append((f"value {len(found) + 1}", node))
 
@@ -222,7 +372,7 @@ def taken_values(asked: Sequence[exp.Expr]) -> tuple[list[exp.Expr], list[tuple[
     return [root.transform(swap) for root in asked] if found else list(asked), found
 
 
-def _is_list(node: exp.Expr) -> bool:
+def is_list(node: exp.Expr) -> bool:
     """Return whether what is below stands for rows, not for a value."""
     rows = isinstance(node, exp.In) and node.args.get("query") is not None
     return rows or isinstance(node, (exp.Exists, exp.Subquery))
@@ -250,7 +400,7 @@ def _has_with(node: exp.Expr) -> bool:
     return bool(node.args.get("with_") or node.args.get("with"))
 
 
-def _around(parts: Sequence[exp.Expr], own: Columns) -> list[exp.Expr]:
+def around_of(parts: Sequence[exp.Expr], own: Columns) -> list[exp.Expr]:
     """The conditions of a subquery that name columns of the query around it: its own tables' names come first.
 
     Raises:
