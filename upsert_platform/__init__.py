@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
+_AUTOMATION = "upsert_platform.graph.automation"
 _DECORATOR = "upsert_platform.graph.asset_decorator"
 _LATE = {
     "UpsertProject": _DECORATOR,
@@ -11,6 +12,8 @@ _LATE = {
     "UpsertTranslator": "upsert_platform.graph.translator",
     "build_upsert_checks": _DECORATOR,
     "build_upsert_sensor": _DECORATOR,
+    "on_new_offsets": _AUTOMATION,
+    "on_overdue": _AUTOMATION,
     "upsert_assets": _DECORATOR,
 }
 __all__ = list(_LATE)

@@ -150,6 +150,19 @@ class PlatformSettings(Settings):
     warn_delay: Duration | None = option(
         "freshness.warn-delay", None, origin="platform", description="The same for a warning; below the other one."
     )
+    max_age: Duration | None = option(
+        "freshness.max-age",
+        None,
+        origin="platform",
+        description="Longest time between two runs that materialise the table's asset, as Dagster's freshness policy of"
+        " it; at least one minute. A topic that brings nothing for so long makes the asset overdue, too.",
+    )
+    warn_age: Duration | None = option(
+        "freshness.warn-age",
+        None,
+        origin="platform",
+        description="The same for a warning; needs `freshness.max-age` and is below it.",
+    )
 
     @field_validator("owners")
     @classmethod
@@ -187,6 +200,15 @@ class PlatformSettings(Settings):
             raise ValueError("'freshness.max-delay' and 'freshness.warn-delay' are above zero")
         if self.max_delay is not None and self.warn_delay is not None and self.warn_delay >= self.max_delay:
             raise ValueError("'freshness.warn-delay' is below 'freshness.max-delay', or it would never warn")
+        return self
+
+    @model_validator(mode="after")
+    def _age_is_one_of_a_policy(self) -> Self:
+        least = timedelta(minutes=1)
+        if any(age is not None and age < least for age in (self.max_age, self.warn_age)):
+            raise ValueError("'freshness.max-age' and 'freshness.warn-age' are at least one minute")
+        if self.warn_age is not None and (self.max_age is None or self.warn_age >= self.max_age):
+            raise ValueError("'freshness.warn-age' needs 'freshness.max-age' and is below it, or it would never warn")
         return self
 
     @property

@@ -32,6 +32,14 @@ class UpsertProject:
         spark: the session's settings.
         translator: how assets are called and shown.
         instance: tells the project from others of the code location; names of resources and ops end in it.
+
+    Example:
+        import dagster as dg
+
+        from upsert_platform import UpsertProject
+
+        shop = UpsertProject("shop")
+        defs = dg.Definitions(assets=[*shop.topics(), *shop.assets()], resources=shop.resources())
     """
 
     def __init__(
@@ -72,13 +80,13 @@ class UpsertProject:
         """Keys of assets, and names of resources, jobs and ops."""
         return self.translation.keys
 
-    def topics(self) -> list[Any]:
+    def topics(self) -> list[dg.AssetsDefinition]:
         """The observable assets of what it reads."""
-        return [item for item in self._made if not isinstance(item, dg.AssetsDefinition)]
+        return [item for item in self._made if not item.is_materializable]
 
     def assets(self) -> list[dg.AssetsDefinition]:
         """The assets that it materialises, each with an op of its own."""
-        return [item for item in self._made if isinstance(item, dg.AssetsDefinition)]
+        return [item for item in self._made if item.is_materializable]
 
     def resources(self) -> dict[str, Any]:
         """The resources and IO managers that its assets need."""
@@ -115,7 +123,7 @@ class UpsertProject:
         }
 
     @cached_property
-    def _made(self) -> list[Any]:
+    def _made(self) -> list[dg.AssetsDefinition]:
         return list(assets.project_assets(self.project, self.translation, faults=self.declared.faults))
 
     @property
@@ -170,10 +178,14 @@ def upsert_assets(
         DeclarationError: nothing is selected, or an asset whose declaration has errors.
 
     Example:
+        import dagster as dg
+
+        from upsert_platform import UpsertProject, build_upsert_checks, build_upsert_sensor, upsert_assets
+
         shop = UpsertProject("shop")
 
         @upsert_assets(project=shop, select="group:changelogs or group:tables")
-        def tables(context: dg.AssetExecutionContext, platform: PlatformResource):
+        def tables(context: dg.AssetExecutionContext, platform: dg.ResourceParam):
             yield from shop.sync(context, platform)
 
         defs = dg.Definitions(
@@ -225,7 +237,20 @@ def _selected(project: UpsertProject, select: str, exclude: str | None) -> list[
 
 
 def build_upsert_checks(project: UpsertProject) -> list[dg.AssetChecksDefinition]:
-    """Build the checks of a project: offsets, quarantine, last value per key, and those that tables declare."""
+    """Build the checks of a project: offsets, quarantine, last value per key, and those that tables declare.
+
+    Example:
+        import dagster as dg
+
+        from upsert_platform import UpsertProject, build_upsert_checks
+
+        shop = UpsertProject("shop")
+        defs = dg.Definitions(
+            assets=[*shop.topics(), *shop.assets()],
+            asset_checks=build_upsert_checks(shop),
+            resources=shop.resources(),
+        )
+    """
     names, sources = project.names, project.project.sources()
     targets = [target for _, target in assets.inserts_of(project.project)]
     return [
@@ -242,6 +267,20 @@ def build_upsert_sensor(
 
     Args:
         target: assets that it requests; all of the project if left out. It requests nothing else.
+
+    Example:
+        import dagster as dg
+
+        from upsert_platform import UpsertProject, build_upsert_checks, build_upsert_sensor
+
+        shop = UpsertProject("shop")
+        assets = shop.assets()
+        defs = dg.Definitions(
+            assets=[*shop.topics(), *assets],
+            asset_checks=build_upsert_checks(shop),
+            sensors=[build_upsert_sensor(shop, assets)],
+            resources=shop.resources(),
+        )
     """
     chosen = project.assets() if target is None else [target] if isinstance(target, dg.AssetsDefinition) else [*target]
     names, within = project.names, {key for item in chosen for key in item.keys}

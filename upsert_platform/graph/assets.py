@@ -7,7 +7,6 @@ One writer per table is what the lease in the destination and the batch number i
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
-import warnings
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
@@ -23,17 +22,25 @@ from upsert_platform.engine.explain import explain_plan
 from upsert_platform.engine.store import query_table
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.broken import Faults, broken_asset
-from upsert_platform.graph.declared import code_references, declared_at, version_of_text
+from upsert_platform.graph.declared import (
+    code_references,
+    declared_at,
+    freshness_policy,
+    in_lines,
+    version_of_insert,
+    version_of_query,
+    version_of_table,
+)
 from upsert_platform.graph.delta_tables import delta_source_assets
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AssetKeys
+from upsert_platform.graph.observable import observable_asset
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.steps import Steps
 from upsert_platform.graph.translator import (
     Translation,
     TranslatorData,
     UpsertTranslator,
-    observed,
     translation_of,
 )
 from upsert_platform.sync.changelog_hop import ChangelogPlan
@@ -67,27 +74,20 @@ def topic_assets(
 
 
 def _topic(topic: str, table: Table, translation: Translation, looks: dg.AutomationCondition[Any] | None) -> Any:
-    with warnings.catch_warnings():
-        # The only form of a topic whose data version drives automation is marked beta.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return _observable(topic, table, translation, looks)
-
-
-def _observable(topic: str, table: Table, translation: Translation, looks: dg.AutomationCondition[Any] | None) -> Any:
-    kind = kind_of(table)
+    kind, group = kind_of(table), stream_group(table)
     spec = dg.AssetSpec(
         keys.stream_key(table, topic),
-        group_name=stream_group(table),
+        group_name=group,
+        owners=platform_settings(table).owners,
         description=f"Kafka topic {topic}." if is_topic(table) else f"Table {topic} of a database.",
-        metadata={"dagster/uri": f"{kind}://{topic}"},
+        metadata={"dagster/uri": f"{kind}://{topic}", **code_references(table.location)},
         tags={f"dagster/kind/{kind}": ""},
         automation_condition=looks,
     )
     found = translation.described(TranslatorData("topic" if is_topic(table) else "database", topic, table, spec))
 
-    @dg.observable_source_asset(**observed(found))
     @translation.keys.bound
-    def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
+    def observe(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         with told_plainly():
             plan = platform.changelog_hop(table.name, run=context.run.run_id).plan()
         named = topic if any(item.name == topic for item in plan.topics) else plan.topics[0].name
@@ -97,7 +97,7 @@ def _observable(topic: str, table: Table, translation: Translation, looks: dg.Au
             metadata=metadata.of_topic(plan, named),
         )
 
-    return observe
+    return observable_asset(found, observe, name=translation.keys.op_name(f"observe_{group}", topic))
 
 
 def changelog_asset(
@@ -123,7 +123,8 @@ def changelog_asset(
         owners=platform_settings(table).owners,
         tags=platform_settings(table).tag_pairs,
         kinds={kind_of(table), "spark", "deltalake"},
-        code_version=version_of_text(*(f"{column.name} {column.type}" for column in table.columns)),
+        code_version=version_of_table(table),
+        freshness_policy=freshness_policy(table),
         description=f"Upsert changelog of table {table.name}, declared at {declared_at(table.location, project)}.",
         metadata={
             keys.TABLE_METADATA: table.name,
@@ -199,8 +200,9 @@ def query_asset(
         io_manager_key=names.named(keys.QUERY_IO),
         group_name="queries",
         kinds={"arrow", "deltalake"},
-        code_version=version_of_text(query.statement),
-        description=f"Result of a query, with the state that keeps it up to date.\n\n```sql\n{query.statement}\n```",
+        code_version=version_of_query(query),
+        description="Result of a query, with the state that keeps it up to date."
+        f"\n\n```sql\n{in_lines(query.statement)}\n```",
         metadata={
             keys.TABLE_METADATA: query.name,
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key, lineage),
@@ -260,9 +262,10 @@ def destination_asset(
         owners=platform_settings(target).owners,
         tags=platform_settings(target).tag_pairs,
         kinds={"spark", kind_of(target)},
-        code_version=version_of_text(insert.sql, *(str(column.type) for column in target.physical_columns)),
+        code_version=version_of_insert(insert, target),
+        freshness_policy=freshness_policy(target),
         description=f"Table {target.name} ({target.connector}), declared at {declared_at(target.location, project)}."
-        f"\n\n```sql\n{insert.sql}\n```",
+        f"\n\n```sql\n{in_lines(insert.sql)}\n```",
         metadata={
             keys.TABLE_METADATA: target.name,
             "dagster/column_schema": keys.column_schema(target.physical_columns, target.primary_key, lineage),

@@ -87,7 +87,7 @@ def _compared(
             checked = state.verdict.batch if state.verdict else 0
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
         hop.destination.record_verdict(found.verdict())
-        shown_work = metadata.of_spark(spark.page(since=asked), spark.take_work())
+        shown_work = metadata.of_spark(spark.pages(since=asked), spark.take_work())
         if found.rows is not None:
             shown: dict[str, int | str] = {"dagster/row_count": found.rows, "dagster/uri": hop.destination.uri}
             observed = dg.AssetObservation(asset_key=key, description="compared", metadata=shown)

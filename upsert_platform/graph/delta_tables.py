@@ -3,7 +3,6 @@
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
-import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,14 @@ import dagster as dg
 
 from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.core.model import Project, Table
+from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.graph import keys
+from upsert_platform.graph.declared import code_references, declared_at
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.observable import observable_asset
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.graph.translator import Translation, TranslatorData, observed
+from upsert_platform.graph.translator import Translation, TranslatorData
 from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform.sync.binding import with_defaults
@@ -37,7 +39,7 @@ def delta_source_assets(project: Project, translation: Translation) -> list[Any]
     """
     written = {insert.target for insert in project.inserts}
     return [
-        _source(table, translation)
+        _source(table, translation, project=project.path)
         for table in project.tables.values()
         if _is_delta(table) and table.name not in written
     ]
@@ -85,29 +87,24 @@ def _is_delta(table: Table) -> bool:
     return connector is not None and connector.is_observed(table)
 
 
-def _source(table: Table, translation: Translation) -> Any:
-    with warnings.catch_warnings():
-        # The only form of a table whose data version drives automation is marked beta.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        return _observable(table, translation)
-
-
-def _observable(table: Table, translation: Translation) -> Any:
+def _source(table: Table, translation: Translation, *, project: str) -> dg.AssetsDefinition:
     spec = dg.AssetSpec(
         keys.source_key(table.name),
         group_name="sources",
-        description=f"Delta table {table.name} of MaxCompute, declared at {table.location}; others write it.",
+        owners=platform_settings(table).owners,
+        description=f"Delta table {table.name} of MaxCompute, declared at {declared_at(table.location, project)};"
+        " others write it.",
         metadata={
             keys.TABLE_METADATA: table.name,
+            **code_references(table.location),
             "dagster/column_schema": keys.column_schema(table.physical_columns, table.primary_key),
         },
         tags={"dagster/kind/maxcompute": ""},
     )
     found = translation.described(TranslatorData("source", table.name, table, spec))
 
-    @dg.observable_source_asset(**observed(found))
     @translation.keys.bound
-    def observe(context: dg.OpExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
+    def observe(context: dg.AssetExecutionContext, platform: PlatformResource) -> dg.ObserveResult:
         from upsert_platform.maxcompute.changes import table_versions
 
         with told_plainly():
@@ -119,7 +116,7 @@ def _observable(table: Table, translation: Translation) -> Any:
             metadata=_shown(settings, versions),
         )
 
-    return observe
+    return observable_asset(found, observe, name=translation.keys.op_name("observe_sources", table.name))
 
 
 def _shown(table: "MaxComputeTable", versions: "TableVersions") -> Mapping[str, Any]:

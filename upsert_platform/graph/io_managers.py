@@ -16,6 +16,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import PLATFORM, SPARK, TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.spark.pages import pages_of
 from upsert_platform.sync.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.sync.destination_hop import DestinationPlan
 from upsert_platform.sync.frame_hop import write_frame
@@ -70,7 +71,7 @@ class ChangelogIOManager(_PlatformIOManager):
             context.log_event(metadata.observed_topic(after, topic.name, key=key))
         shown = {**metadata.of_changelog_run(run, lag=after.lag), **after.details, **metadata.of_store(hop.store)}
         context.add_output_metadata(
-            {**shown, **metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())}
+            {**shown, **metadata.of_spark(self.spark.pages(since=asked), self.spark.take_work())}
         )
         if compaction.needs_merging(hop.store):
             context.log.info("merging small files of the changelog")
@@ -109,7 +110,7 @@ class QueryIOManager(_PlatformIOManager):
         with told_plainly():
             self.spark.refuse_wrong(self.platform, writes=True)
             run = obj.execute(self.spark.on_demand())
-        page = metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())
+        page = metadata.of_spark(self.spark.pages(since=asked), self.spark.take_work())
         context.add_output_metadata({**metadata.of_query_run(run), **metadata.of_store(obj.store), **page})
         if run.met:
             context.log.warning(
@@ -153,7 +154,7 @@ class DestinationIOManager(_PlatformIOManager):
             context.log.info("another run applied these batches meanwhile")
             context.add_output_metadata({"batches_behind": 0, "batches": 0})
             return
-        page = metadata.of_spark(self.spark.page(since=asked), self.spark.take_work())
+        page = metadata.of_spark(self.spark.pages(since=asked), self.spark.take_work())
         context.add_output_metadata({**metadata.of_destination_run(run), "dagster/uri": hop.destination.uri, **page})
         if run.multi_partition_keys:
             context.log.warning(
@@ -177,7 +178,7 @@ class DestinationIOManager(_PlatformIOManager):
                 )
             finally:
                 destination.close()
-        page = metadata.of_spark(frame.sparkSession.sparkContext.uiWebUrl, self.spark.take_work())
+        page = metadata.of_spark(pages_of(frame.sparkSession), self.spark.take_work())
         context.add_output_metadata({**metadata.of_written_frame(written), **page})
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":

@@ -163,10 +163,10 @@ def of_destination_run(run: DestinationRun) -> dict[str, Any]:
     }
 
 
-def of_spark(page: str | None, work: SparkWork) -> dict[str, Any]:
-    """Return Spark's jobs, stages and tasks with a link to the page of the session; empty if no session was used."""
-    link = {} if page is None else {"spark_ui": dg.MetadataValue.url(page)}
-    return {**link, **({f"spark_{name}": count for name, count in asdict(work).items()} if work.jobs else {})}
+def of_spark(pages: Mapping[str, str], work: SparkWork) -> dict[str, Any]:
+    """Return Spark's jobs, stages and tasks with links to pages of the session; empty if no session was used."""
+    links = {name: dg.MetadataValue.url(page) for name, page in pages.items()}
+    return {**links, **({f"spark_{name}": count for name, count in asdict(work).items()} if work.jobs else {})}
 
 
 def of_written_frame(written: WrittenFrame) -> dict[str, Any]:

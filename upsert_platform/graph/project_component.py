@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.declarations.starter import write_starter
+from upsert_platform.graph.automation import PRESETS
 from upsert_platform.graph.component_settings import (
     DefinitionSettings,
     JobSettings,
@@ -120,9 +121,23 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
 
     Example of a ``defs.yaml`` beside the declarations:
 
-        type: upsert_platform.graph.project_component.UpsertProjectComponent
+        type: upsert_platform.UpsertProjectComponent
         attributes:
           kafka: {properties.bootstrap.servers: "{{ env.KAFKA }}"}
+
+    A subclass says what happens around each step. A `defs.yaml` names it as its type. In Python:
+
+    Example:
+        from pathlib import Path
+
+        from upsert_platform import UpsertProjectComponent
+
+        class ShopProject(UpsertProjectComponent):
+            def execute(self, context, compute):
+                context.log.info(f"begins with {context.asset_key.to_user_string()}")
+                return compute()
+
+        defs = ShopProject(kafka={"batch.max-records": "100000"}).definitions_of(Path("shop"))
     """
 
     # An error of validation would show the values, which may be secrets.
@@ -205,6 +220,11 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             key = loaded.defs_state_config.key
             context.component_tree.mark_component_defs_state_key(defs_state_key=key, loc=context.component_loc)
         return loaded
+
+    @classmethod
+    def get_additional_scope(cls) -> Mapping[str, Any]:
+        """Return what templates of a `defs.yaml` know besides Dagster's names: the conditions of `automation`."""
+        return {**PRESETS, **super().get_additional_scope()}
 
     @property
     def defs_state_config(self) -> DefsStateConfig:

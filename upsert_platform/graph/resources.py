@@ -35,6 +35,7 @@ from upsert_platform.graph.keys import LAKE
 from upsert_platform.graph.launchable import SECRET, HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
+from upsert_platform.spark.pages import pages_of
 from upsert_platform.spark.placement import refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
@@ -87,7 +88,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
     _opened: bool = PrivateAttr(default=False)
     _brief: bool = PrivateAttr(default=False)
     _asked: int = PrivateAttr(default=0)
-    _page: str | None = PrivateAttr(default=None)
+    _pages: dict[str, str] = PrivateAttr(default_factory=dict)
     _noticed: bool = PrivateAttr(default=False)
     _counter: Any = PrivateAttr(default=None)
 
@@ -157,9 +158,9 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
         """Return how often the session was requested so far."""
         return self._asked
 
-    def page(self, *, since: int) -> str | None:
-        """Address of Spark's own page, if the session was asked for since, and has one (`spark.ui.enabled`)."""
-        return self._page if self._asked > since else None
+    def pages(self, *, since: int) -> Mapping[str, str]:
+        """Return the pages of Spark about the session, name to URL; none if it was not requested since."""
+        return self._pages if self._asked > since else {}
 
     def take_work(self) -> SparkWork:
         """Return what Spark did since this was asked for last."""
@@ -174,7 +175,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
             settings = self.spark_settings
             tell = dg.get_dagster_logger().info
             self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
-            self._page = self._spark_session.sparkContext.uiWebUrl
+            self._pages = pages_of(self._spark_session)
             self._counter = WorkCounter(self._spark_session)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:

@@ -69,7 +69,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                 asset=key,
                 description="The table holds what its topics, or the database that it follows, say, whoever wrote it."
                 " Its metadata has the offsets, or the position of the log, up to which that is proven. Job"
-                f" `{names.named(PROVE)}` executes it, and who executes it by itself.",
+                f" `{names.named(PROVE)}` proves it, and so does an execution of this check alone.",
             )
         ],
         can_subset=True,
@@ -79,9 +79,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
         context: dg.AssetCheckExecutionContext, config: ProveConfig, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_proven(
-                key, f"job '{names.named(PROVE)}' proves the table, and who executes this check by itself"
-            )
+            yield _not_proven(key, f"execute this check alone, or job '{names.named(PROVE)}'")
             return
         with told_plainly():
             spark.refuse_wrong(platform)

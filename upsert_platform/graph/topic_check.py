@@ -34,8 +34,8 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
                 keys.CHECK_TOPIC,
                 asset=key,
                 description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
-                f" it that shares no code with the platform. Job `{names.named(AUDIT)}` executes it, and who"
-                " executes it by itself.",
+                f" it that shares no code with the platform. Job `{names.named(AUDIT)}` compares it, and so does an"
+                " execution of this check alone.",
             )
         ],
         can_subset=True,
@@ -43,9 +43,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_judged(
-                key, f"job '{names.named(AUDIT)}' judges the table, and who executes this check by itself"
-            )
+            yield _not_judged(key, f"execute this check alone, or job '{names.named(AUDIT)}'")
             return
         with told_plainly():
             bound = platform.sound().targets[target.name]

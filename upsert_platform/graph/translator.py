@@ -19,7 +19,6 @@ from upsert_platform.core.model import Insert, Table
 from upsert_platform.graph.keys import AS_DECLARED, TABLE_METADATA, AssetKeys
 
 VARIABLE: Final = "UPSERT_PLATFORM_TRANSLATOR"
-_OF_STREAMS: Final = ("group_name", "description", "metadata", "tags", "automation_condition")
 _FIXED: Final = ("partitions_def", "skippable")
 """Attributes that follow from what an asset does."""
 _KIND: Final = "dagster/kind/"
@@ -50,13 +49,20 @@ class TranslatorData:
 class UpsertTranslator:
     """Returns names and descriptions of assets; the default implementation is the platform's own.
 
-    Override one of the small methods, or `get_asset_spec` for all of them at once:
+    Override one of the small methods, or `get_asset_spec` for all of them at once. The methods are called more than
+    once for an asset, and have to return the same.
+
+    Example:
+        import dagster as dg
+
+        from upsert_platform import UpsertProject, UpsertTranslator
 
         class OurNames(UpsertTranslator):
-            def get_asset_key(self, data: TranslatorData) -> dg.AssetKey:
+            def get_asset_key(self, data):
                 return super().get_asset_key(data).with_prefix("shop")
 
-    The methods are asked more than once for an asset, and have to answer the same.
+        shop = UpsertProject("shop", translator=OurNames())
+        defs = dg.Definitions(assets=[*shop.topics(), *shop.assets()], resources=shop.resources())
     """
 
     def get_asset_spec(self, data: TranslatorData) -> dg.AssetSpec:
@@ -96,7 +102,7 @@ class UpsertTranslator:
         return data.spec.kinds
 
     def get_owners(self, data: TranslatorData) -> Sequence[str]:
-        """E-mail addresses, and teams as ``team:NAME``; what is only observed, as topics are, shows none."""
+        """E-mail addresses, and teams as ``team:NAME``."""
         return data.spec.owners
 
 
@@ -139,11 +145,6 @@ class Translation:
         own = {key: name for name, key in self.keys.translated.items()}.get(spec.key, spec.key)
         described = self.described(TranslatorData(spec=spec.replace_attributes(key=own), **data))
         return asset.map_asset_specs(lambda _: described)
-
-
-def observed(spec: dg.AssetSpec) -> dict[str, Any]:
-    """Return the parts of a description that an observed asset has."""
-    return {"key": spec.key, **{name: getattr(spec, name) for name in _OF_STREAMS}}
 
 
 @dataclass(frozen=True)

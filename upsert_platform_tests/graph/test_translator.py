@@ -137,7 +137,7 @@ def test_keys_hold_in_dependencies_lineage_checks_and_jobs(house: Project) -> No
         assert now["group"] == f"of_{own.split('/')[1]}"
         assert now["tags"] == {**was["tags"], "domain": "shop"}
         assert now["metadata"].keys() == {*was["metadata"], "team"}
-        assert now["owners"] == ([] if own.split("/")[0] in ("topics", "sources") else ["team:shop"])
+        assert now["owners"] == ["team:shop"]
     for own, reads in (("tables/copied", "changelogs/users"), ("queries/counted", "changelogs/users")):
         lineage = found[renamed(own)]["metadata"]["dagster/column_lineage"].deps_by_column
         keys = {dep.asset_key.to_user_string() for deps in lineage.values() for dep in deps}
