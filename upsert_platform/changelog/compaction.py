@@ -179,7 +179,7 @@ def reduce_history(
     upto = _reducible(head.batch, upto)
     floor = min(droppable_tombstones(store, applied_everywhere), upto)
     # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.
-    raise_floor(store, floor)
+    raise_floor(store, floor, reduced=upto)
     found = [item for item in store.files() if item.first_batch is None or item.first_batch <= upto]
     whole = store.rows_of(spark, found)
     is_change = F.col(rows.KIND).isin(*rows.CHANGE_KINDS) & (F.col(rows.BATCH) <= upto)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ID_PROPERTY: Final = "upsert.changelog.id"
 MODE_PROPERTY: Final = "upsert.changelog.mode"
 FLOOR_PROPERTY: Final = "upsert.changelog.floor"
+HISTORY_PROPERTY: Final = "upsert.changelog.history"
+"""The batch up to which history was reduced to the last row per key: what a key was before it is not known any more."""
 KEY_PROPERTY: Final = "upsert.changelog.key"
 """JSON list of the primary key's columns, in order. Changelogs of earlier versions get it with their next batch."""
 HISTORY_DEPTH: Final = 200

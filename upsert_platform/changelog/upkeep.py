@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
-from upsert_platform.changelog.head import FLOOR_PROPERTY, Applied, applied_name
+from upsert_platform.changelog.head import FLOOR_PROPERTY, HISTORY_PROPERTY, Applied, applied_name
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import file_system
 
@@ -23,16 +23,33 @@ _COMMIT: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
 """Name of a commit in a log, or of a checkpoint; the number is the version."""
 
 
-def raise_floor(store: ChangelogStore, batch: int) -> None:
-    """Notes that tombstones up to a batch may be dropped; never lowers what was noted."""
+def raise_floor(store: ChangelogStore, batch: int, *, reduced: int = 0) -> None:
+    """Notes that tombstones up to a batch may be dropped; never lowers what was noted.
+
+    Args:
+        reduced: the batch up to which history may be reduced to the last row per key.
+    """
 
     def change(delta: DeltaTable, properties: CommitProperties) -> None:
-        if batch > int(delta.metadata().configuration.get(FLOOR_PROPERTY, 0)):
-            floor = {FLOOR_PROPERTY: str(batch)}
-            delta.alter.set_table_properties(floor, raise_if_not_exists=False, commit_properties=properties)
+        known = delta.metadata().configuration
+        raised = {
+            name: str(value)
+            for name, value in ((FLOOR_PROPERTY, batch), (HISTORY_PROPERTY, reduced))
+            if value > int(known.get(name, 0))
+        }
+        if raised:
+            delta.alter.set_table_properties(raised, raise_if_not_exists=False, commit_properties=properties)
 
     if store.head() is not None:
         store.commit_beside(change)
+
+
+def history_from(store: ChangelogStore) -> int:
+    """Return the first batch of which the last row per key is known, 0 of no changelog. No JVM."""
+    if store.head() is None:
+        return 0
+    noted = int(store.opened().metadata().configuration.get(HISTORY_PROPERTY, 0))
+    return max(1, noted, reduced_upto(store))
 
 
 def note_applied(store: ChangelogStore, consumer: str, batch: int, *, commit: str = "") -> None:

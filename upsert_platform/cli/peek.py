@@ -21,20 +21,26 @@ _SHORT: Final = ("place", rows.TIMESTAMP, rows.KIND, rows.BATCH)
 @click.command(short_help="Show rows of a topic, changelog, query or table.")
 @click.argument("node", shell_complete=complete_nodes)
 @click.option("--limit", default=10, show_default=True, type=click.IntRange(1, 10_000), help="Rows to show.")
+@click.option(
+    "--as-of", help="Of a changelog or query: batch, offsets (0:42,1:17), or time, up to which rows are shown."
+)
 @project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, and nothing else.")
-def peek(node: str, limit: int, project: Path | None, *, as_json: bool) -> None:
+def peek(node: str, limit: int, as_of: str | None, project: Path | None, *, as_json: bool) -> None:
     """Show rows of NODE: a topic's newest records as they are declared, the newest rows of a changelog or query, the
     first rows of a table.
 
     NODE is a name as assets have it (topics/users, changelogs/users, queries/totals, tables/serving), or the name
-    alone: then the topic is meant before the table. Records that cannot be decoded are shown with the reason. Reads
-    with the systems' own clients, starts no Spark, and keeps no position. What --json prints of a topic, 'send' takes.
+    alone: then the topic is meant before the table; with --as-of the changelog, or the query. Records that cannot be
+    decoded are shown with the reason. Reads with the systems' own clients, starts no Spark, and keeps no position. What
+    --json prints of a topic, 'send' takes.
     """
     from upsert_platform.cli.location import project_binding
+    from upsert_platform.proofs.as_of import moment_of
     from upsert_platform.sync.peek import peek as look
 
-    found = look(project_binding(project), node, limit=limit, lake=lake.default_lake())
+    moment = None if as_of is None else moment_of(as_of)
+    found = look(project_binding(project), node, limit=limit, lake=lake.default_lake(), as_of=moment)
     if as_json:
         for text in found.texts:
             click.echo(text)

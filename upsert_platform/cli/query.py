@@ -32,18 +32,30 @@ _HISTORY: Final = 1_000
 @click.option(
     "--most", default=1_000_000, show_default=True, type=click.IntRange(1), help="Rows of a table that are read."
 )
+@click.option("--as-of", help="Batch of the changelog, offsets (0:42,1:17), or time, as of which rows are read.")
 @project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a row, and nothing else.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a line of names, and nothing else.")
-def query(statement: str | None, limit: int, most: int, project: Path | None, *, as_json: bool, as_csv: bool) -> None:
+def query(
+    statement: str | None,
+    limit: int,
+    most: int,
+    as_of: str | None,
+    project: Path | None,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
     """Carry out STATEMENT, a SELECT of DuckDB's SQL over tables by their declared names; without one, ask for them.
 
     A table that is read has the last row per key, as far as sync has read its topic (topics.NAME, or NAME alone);
     changelogs.NAME has every change with its place; queries.NAME and tables.NAME (or NAME alone) have the rows of a
-    query and of a table that is written. Nothing is written, no file or address is reached, masked columns stay masked.
+    query and of a table that is written. With --as-of the first three have the rows of that moment, as far as the lake
+    keeps them ('history.retain'). Nothing is written, no file or address is reached, masked columns stay masked.
     """
     from upsert_platform.cli.location import project_binding
     from upsert_platform.core.packages import missing_package
+    from upsert_platform.proofs.as_of import moment_of
     from upsert_platform.sync.ad_hoc import AdHoc
     from upsert_platform.sync.relations import relations
 
@@ -52,7 +64,9 @@ def query(statement: str | None, limit: int, most: int, project: Path | None, *,
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both")
     show: Callable[[Answer], None] = _as_json if as_json else _as_csv if as_csv else _as_table
-    with closing(AdHoc(relations(project_binding(project), lake.default_lake()), most=most)) as asked:
+    moment = None if as_of is None else moment_of(as_of)
+    found = relations(project_binding(project), lake.default_lake(), as_of=moment)
+    with closing(AdHoc(found, most=most)) as asked:
         if statement is None and is_terminal():
             _prompt(asked, show, limit=limit, as_json=as_json)
             return

@@ -27,7 +27,7 @@ from upsert_platform.core.options import (
     read_settings,
 )
 
-_PREFIXES: Final = ("check.", "sync.", "freshness.", "mask.", contracts.PREFIX)
+_PREFIXES: Final = ("check.", "sync.", "freshness.", "history.", "mask.", contracts.PREFIX)
 _OWNER: Final = re.compile(r"team:[\w.-]+|[^@\s]+@[^@\s]+\.[^@\s]+")
 _TAG_NAME: Final = re.compile(r"([A-Za-z0-9][\w.-]{0,62}/)?[A-Za-z0-9_][\w.-]{0,62}")
 _TAG_VALUE: Final = re.compile(r"[\w.-]{0,63}")
@@ -140,6 +140,13 @@ class PlatformSettings(Settings):
         " out.",
     )
 
+    history_retain: Duration | None = option(
+        "history.retain",
+        None,
+        origin="platform",
+        description="Of a table that is read: so long compaction keeps every batch of its changelog, for `--as-of`;"
+        " what no table needs any more is reduced to the last row per key if left out.",
+    )
     max_delay: Duration | None = option(
         "freshness.max-delay",
         None,
@@ -196,6 +203,8 @@ class PlatformSettings(Settings):
 
     @model_validator(mode="after")
     def _is_late_before_it_fails(self) -> Self:
+        if self.history_retain == timedelta(0):
+            raise ValueError("'history.retain' is above zero")
         if timedelta(0) in (self.max_delay, self.warn_delay):
             raise ValueError("'freshness.max-delay' and 'freshness.warn-delay' are above zero")
         if self.max_delay is not None and self.warn_delay is not None and self.warn_delay >= self.max_delay:

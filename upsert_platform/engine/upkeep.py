@@ -50,7 +50,7 @@ def compact(
     upto = head.batch if upto is None else min(upto, head.batch)
     floor = min(applied_everywhere, upto) if store.query.key else 0
     # Told first: a kill after this refuses no table that there is, and one before it drops nothing.
-    upkeep.raise_floor(store, floor)
+    upkeep.raise_floor(store, floor, reduced=upto)
     files = [item for item in store.result_files() if (item.first_batch or 0) <= upto]
     if not files:
         return CompactionReport(0, 0, 0, 0)

@@ -5,14 +5,17 @@ Runs beside `sync`: an append does not meet what a compaction rewrites, and read
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from upsert_platform.changelog import compaction
+from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
@@ -20,6 +23,7 @@ from upsert_platform.changelog.upkeep import applied_before, remove_unused
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project, Table
 from upsert_platform.core.plan import Query
+from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.engine import upkeep as queries_upkeep
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -91,6 +95,7 @@ def _step(table: Table, names: AssetKeys) -> Any:
             applied = applied_of(platform, table.name, store, run=context.run.run_id, warn=context.log.warning)
             if _keeps_older_rows(platform, table.name):
                 applied = replace(applied, upto=min([applied.upto, *applied.tables]))
+            applied = replace(applied, upto=min(applied.upto, _retained(platform, table.name, store)))
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
@@ -98,6 +103,12 @@ def _step(table: Table, names: AssetKeys) -> Any:
         _tell(context, names.changelog_key(table.name), report, removed=removed, applied=applied.everywhere)
 
     return step
+
+
+def _retained(platform: PlatformResource, name: str, store: ChangelogStore) -> int:
+    """Return the batch up to which history is older than `history.retain`, or a later one than all without it."""
+    retain = platform_settings(platform.sound().sources[name].table).history_retain
+    return sys.maxsize if retain is None else last_batch_before(store, datetime.now(UTC) - retain)
 
 
 def _query_step(query: Query, names: AssetKeys) -> Any:

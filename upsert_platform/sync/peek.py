@@ -22,6 +22,7 @@ from upsert_platform.sync.binding import Binding, Target, changelog_of, query_st
 from upsert_platform.sync.connect_connector import ConnectTarget
 from upsert_platform.sync.connectors import connector_of, is_topic, streams_of
 from upsert_platform.sync.destination_rows import connect_cells, maxcompute_rows, tablestore_rows
+from upsert_platform.sync.relations import AsOf, newest
 from upsert_platform.sync.shown_rows import cell_texts, row_texts
 from upsert_platform.tablestore.table import TablestoreTable
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _KINDS: Final = ("topics", "tables", "queries", "changelogs")
 """First parts of the names that assets have, in the order in which a bare name is looked for."""
+_OF_LAKE: Final = ("changelogs", "queries")
 _WIDER: Final = 8
 
 
@@ -63,30 +65,36 @@ def nodes(binding: Binding) -> dict[str, str]:
     return named
 
 
-def peek(binding: Binding, name: str, *, limit: int, lake: Lake) -> Peeked:
+def peek(binding: Binding, name: str, *, limit: int, lake: Lake, as_of: AsOf | None = None) -> Peeked:
     """Rows of a node.
 
     Args:
         name: in full (``changelogs/users``), or alone: then a topic comes before a query and a table.
         lake: that holds changelogs and queries.
+        as_of: the last batch that is shown; that of the lake if left out.
 
     Raises:
         UpsertPlatformError: there is no such node, or it cannot be read.
     """
-    kind, node = _resolved(binding, name)
+    kind, node = _resolved(binding, name, kinds=_KINDS if as_of is None else _OF_LAKE)
+    if as_of is not None and kind not in _OF_LAKE:
+        raise UpsertPlatformError(
+            f"'{name}' is not of the lake, which alone keeps history: name a changelog or a query"
+        )
+    upto = as_of or newest
     looks: Mapping[str, Callable[[], tuple[str, list[str]]]] = {
         "topics": partial(_topic, binding, node, limit),
-        "changelogs": partial(_changelog, binding, node, limit, lake),
-        "queries": partial(_query, binding, node, limit, lake),
+        "changelogs": partial(_changelog, binding, node, limit, lake, upto),
+        "queries": partial(_query, binding, node, limit, lake, upto),
         "tables": partial(_table, binding, node, limit),
     }
     about, texts = looks[kind]()
     return Peeked(f"{kind}/{node}", about, tuple(texts))
 
 
-def _resolved(binding: Binding, name: str) -> tuple[str, str]:
+def _resolved(binding: Binding, name: str, *, kinds: tuple[str, ...]) -> tuple[str, str]:
     known = nodes(binding)
-    wanted = [name] if name in known else [f"{kind}/{_bare(name)}" for kind in _order(name)]
+    wanted = [name] if name in known else [f"{kind}/{_bare(name)}" for kind in _order(name, kinds)]
     for full in wanted:
         if full in known:
             kind, _, node = full.partition("/")
@@ -97,8 +105,8 @@ def _resolved(binding: Binding, name: str) -> tuple[str, str]:
     )
 
 
-def _order(name: str) -> tuple[str, ...]:
-    return ("queries",) if name.endswith("$query") else _KINDS
+def _order(name: str, kinds: tuple[str, ...]) -> tuple[str, ...]:
+    return ("queries",) if name.endswith("$query") else kinds
 
 
 def _bare(name: str) -> str:
@@ -128,32 +136,32 @@ def _newest(kafka: KafkaTable, limit: int) -> tuple[str, list[str]]:
     return about, row_texts(found.rows, rows.stored_columns(kafka.table), Mask.of(kafka.table))
 
 
-def _changelog(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
-    return _committed(changelog_of(binding.sources[name], lake), limit, Mask.of(binding.sources[name].table))
+def _changelog(binding: Binding, name: str, limit: int, lake: Lake, as_of: AsOf) -> tuple[str, list[str]]:
+    return _committed(changelog_of(binding.sources[name], lake), limit, Mask.of(binding.sources[name].table), as_of)
 
 
-def _query(binding: Binding, name: str, limit: int, lake: Lake) -> tuple[str, list[str]]:
+def _query(binding: Binding, name: str, limit: int, lake: Lake, as_of: AsOf) -> tuple[str, list[str]]:
     found = next(source for query, source in binding.queries.items() if _bare(query) == name)
-    return _committed(query_store(found, lake), limit, Mask.of(found.table))
+    return _committed(query_store(found, lake), limit, Mask.of(found.table), as_of)
 
 
-def _committed(store: ChangelogStore, limit: int, mask: Mask) -> tuple[str, list[str]]:
+def _committed(store: ChangelogStore, limit: int, mask: Mask, as_of: AsOf) -> tuple[str, list[str]]:
     """The newest change rows of a table of the lake: of the last batches that together have enough."""
 
     head = store.head()
     if head is None or not head.batch:
         return f"nothing was committed to {store.uri} yet; run job 'sync'", []
-    span = 1
+    span, last = 1, as_of(store)
     while True:
-        after = max(0, head.batch - span)
-        found = _changes(store, after=after, upto=head.batch)
+        after = max(0, last - span)
+        found = _changes(store, after=after, upto=last)
         if found.num_rows >= limit or not after:
             break
         span *= _WIDER
     order = [(name, "ascending") for name in (rows.BATCH, rows.TOPIC, rows.PARTITION, rows.OFFSET, rows.ROW)]
     found = found.sort_by(order)
     shown = found.slice(max(0, found.num_rows - limit))
-    about = f"the newest rows of {store.uri}, of {counted(head.batch, 'batch')}"
+    about = f"the newest rows of {store.uri}, of {counted(last, 'batch')}"
     return about, row_texts(shown, rows.stored_columns(store.table), mask)
 
 

@@ -29,25 +29,40 @@ Load = Callable[[int], "pa.Table"]
 """Reads a node of at most so many rows."""
 
 
-def relations(binding: Binding, lake: Lake) -> Mapping[tuple[str, str], Load]:
+AsOf = Callable[[ChangelogStore], int]
+"""Returns the batch as of which a changelog is read."""
+
+
+def newest(store: ChangelogStore) -> int:
+    """Return the last batch of a changelog."""
+    head = store.head()
+    return head.batch if head is not None else 0
+
+
+def relations(binding: Binding, lake: Lake, *, as_of: AsOf | None = None) -> Mapping[tuple[str, str], Load]:
     """Return what reads each node: kind and name to a function that raises UpsertPlatformError over its bound.
 
     ``topics`` have the last row per key, as far as the changelog has read them, or every row of a topic of events;
     ``changelogs`` every change row with its place; ``queries`` and ``tables`` their rows.
+
+    Args:
+        as_of: the batch that counts; the last one if left out. Systems keep no earlier rows, so ``tables`` have none.
     """
+    upto = as_of or newest
     found: dict[tuple[str, str], Load] = {}
     for name, source in binding.sources.items():
         store, mask = changelog_of(source, lake), Mask.of(source.table)
-        found[TOPICS, name] = partial(_last, store, mask)
-        found[CHANGELOGS, name] = partial(_changes, store, mask)
+        found[TOPICS, name] = partial(_last, store, mask, upto)
+        found[CHANGELOGS, name] = partial(_changes, store, mask, upto)
     for name, query in binding.queries.items():
-        found[QUERIES, name.removesuffix("$query")] = partial(_last, query_store(query, lake), Mask.of(query.table))
+        store, mask = query_store(query, lake), Mask.of(query.table)
+        found[QUERIES, name.removesuffix("$query")] = partial(_last, store, mask, upto)
     for name, target in binding.targets.items():
-        found[TABLES, name] = partial(_written, target)
+        found[TABLES, name] = partial(_written, target) if as_of is None else partial(_refuse_written, name)
     return found
 
 
-def _changes(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
+def _changes(store: ChangelogStore, mask: Mask, as_of: AsOf, most: int) -> pa.Table:
     from upsert_platform.changelog.change_rows import change_rows
 
     head = store.head()
@@ -55,11 +70,11 @@ def _changes(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
     files = store.files() if head is not None else []
     count = sum(item.rows or 0 for item in files)
     _refuse_many(store.table.name, count, most)
-    found = change_rows(store, files, columns=names, after=0, upto=head.batch if head else 0)
+    found = change_rows(store, files, columns=names, after=0, upto=as_of(store))
     return _masked(found.select([rows.BATCH, *_SYSTEM, *names]), mask)
 
 
-def _last(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
+def _last(store: ChangelogStore, mask: Mask, as_of: AsOf, most: int) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -70,7 +85,7 @@ def _last(store: ChangelogStore, mask: Mask, most: int) -> pa.Table:
     names = [column.name for column in rows.stored_columns(store.table)]
     files = store.files() if head is not None else []
     _refuse_many(store.table.name, sum(item.rows or 0 for item in files), most)
-    changes = change_rows(store, files, columns=names, after=0, upto=head.batch if head else 0)
+    changes = change_rows(store, files, columns=names, after=0, upto=as_of(store))
     changes = changes.filter(pc.not_equal(changes.column(rows.KIND), rows.KIND_UPDATE_BEFORE))
     key = store.table.primary_key
     if key:
@@ -83,6 +98,13 @@ def _written(target: Target, most: int) -> pa.Table:
     found = destination_rows(target, most + 1)
     _refuse_many(target.table.name, found.num_rows, most)
     return _masked(found, Mask.of(target.table))
+
+
+def _refuse_written(name: str, most: int) -> pa.Table:
+    raise UpsertPlatformError(
+        f"table '{name}': its system keeps no earlier rows; ask for what it is made of, topics.NAME or queries.NAME,"
+        " as of a batch"
+    )
 
 
 def _refuse_many(name: str, count: int, most: int) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.store import Positions
+from upsert_platform.changelog.upkeep import raise_floor
 from upsert_platform.cli import query as command
 from upsert_platform.cli.main import main
 from upsert_platform.sync.binding import bind, load
@@ -104,3 +108,50 @@ def test_tab_completes_names_and_words() -> None:
     complete = command.completer(["users", "users_serving", "SELECT"])
     assert [complete("us", state) for state in range(3)] == ["users", "users_serving", None]
     assert complete("sel", 0) == "SELECT"
+
+
+def test_rows_as_of_a_batch_its_offsets_and_a_time(project: Path) -> None:
+    store = bind(*load(project)).changelog("users", Lake(str(project.parent / "home")))
+    third = pa.Table.from_pylist(
+        [
+            {rows.KIND: "-D", rows.TOPIC: "t", rows.PARTITION: 0, rows.OFFSET: 30, rows.ROW: 0, "id": 1},
+            {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: RangeAccount("t", 0, 0, 40).to_json()},
+        ],
+        schema=rows.arrow_schema(store.table).remove(0),
+    )
+    head = store.head()
+    assert head is not None
+    time.sleep(0.05)
+    between = datetime.now(UTC).isoformat()
+    time.sleep(0.05)
+    files = write_rows(third.to_batches(), location=store.location, schema=rows.arrow_schema(store.table), batch=3)
+    assert store.append(files, head=head, positions=Positions({}, {}), run="r3")
+
+    def names(as_of: str, node: str = "users") -> list[str]:
+        done = query(f"SELECT name FROM {node} ORDER BY id", "--json", "--as-of", as_of)
+        assert done.exit_code == 0, done.output
+        return [json.loads(line)["name"] for line in done.stdout.splitlines()]
+
+    assert names("1") == ["ann", "bob"]
+    assert names("2") == ["anna", "a\nb"]
+    assert names(between) == ["anna", "a\nb"]
+    assert names("3") == names("0:40") == ["a\nb"]
+    assert sorted(names("1", "changelogs.users")) == ["ann", "bob"]
+    peeked = CliRunner().invoke(main, ["peek", "users", "--as-of", "1", "--json"])
+    assert [json.loads(line)["name"] for line in peeked.stdout.splitlines()] == ["ann", "bob"]
+
+    def refused(*words: str) -> str:
+        done = CliRunner().invoke(main, list(words))
+        assert done.exit_code == 1, done.output
+        return done.output
+
+    assert "no rows as of batch 4: its history begins with batch 1 and ends with batch 3" in refused(
+        "query", "SELECT * FROM users", "--as-of", "4"
+    )
+    assert "no batch ends at these offsets" in refused("query", "SELECT * FROM users", "--as-of", "0:39")
+    assert "give a batch, offsets" in refused("query", "SELECT * FROM users", "--as-of", "latest")
+    assert "its system keeps no earlier rows" in refused("query", "SELECT * FROM copies", "--as-of", "1")
+    assert "is not of the lake" in refused("peek", "topics/users", "--as-of", "1")
+    raise_floor(store, 0, reduced=2)  # as a compaction does before it reduces history
+    assert "its history begins with batch 2" in refused("peek", "users", "--as-of", "1")
+    assert names("2") == ["anna", "a\nb"]

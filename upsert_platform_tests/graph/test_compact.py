@@ -10,6 +10,7 @@ import pytest
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.store import Head, Positions
+from upsert_platform.changelog.upkeep import history_from
 from upsert_platform.core.destination import DestinationState
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.graph.compact import Applied, applied_of
@@ -53,6 +54,26 @@ def test_compact_drops_what_every_table_has_and_sync_goes_on(
     stack.produce(stack.users.second_wave(40))
     assert stack.run().success
     assert stack.serving_differences() == []
+
+
+def test_batches_that_are_retained_are_not_reduced(spark: SparkSession, stack: Stack) -> None:
+    records = ", 'batch.max-records' = '60'"
+    stack.declare(warehouse=None, source=f"{records}, 'history.retain' = '1 h'")
+    stack.produce(stack.users.first_wave(50))
+    stack.produce(stack.users.second_wave(60))
+    assert stack.run().success
+    store = stack.platform().changelog_hop("users", run="test").store
+    head = store.head()
+    assert head is not None
+    assert head.batch > 1
+    first = store.read(spark, after=0, upto=1).count()
+    stack.run("compact")
+    assert history_from(store) == 1
+    assert store.read(spark, after=0, upto=1).count() == first
+    stack.declare(warehouse=None, source=records)
+    stack.run("compact")
+    assert history_from(store) == head.batch
+    assert store.read(spark, after=0, upto=1).count() < first
 
 
 def test_while_a_table_is_written_history_is_reduced_up_to_what_it_holds(stack: Stack) -> None:
