@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from upsert_platform.cli.next_step import next_step, typed_here
+from upsert_platform.cli.next_step import for_typed_project, next_step
 from upsert_platform.core.errors import UpsertPlatformError
 
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
@@ -85,7 +85,7 @@ class _Commands(click.Group):
 
             command = next_step(error)
             text = identified(error)
-            raise click.ClickException(f"{text}\nnext: {typed_here(command)}" if command else text) from error
+            raise click.ClickException(f"{text}\nnext: {for_typed_project(command)}" if command else text) from error
         except click.ClickException as error:
             if type(error) is not click.ClickException:
                 raise  # click shows the usage with it

@@ -49,7 +49,7 @@ def _remember(context: click.Context, _: click.Parameter, project: Path | None) 
     return project
 
 
-def typed_here(command: str) -> str:
+def for_typed_project(command: str) -> str:
     """Return a command as it is to be typed after this one: with its ``--project``, where it takes one."""
     context = click.get_current_context(silent=True)
     if context is None or _PROJECT not in context.meta or "--project" in command.split():

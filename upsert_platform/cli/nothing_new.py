@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from upsert_platform.cli.next_step import typed_here
+from upsert_platform.cli.next_step import for_typed_project
 from upsert_platform.cli.text import console_for
 from upsert_platform.core.wording import counted
 
@@ -41,7 +41,7 @@ def show_nothing_new(found: Pending, job: str, *, seconds: float, as_json: bool)
     console = console_for(table)
     console.print(table)
     offsets, passed = sum(item.offsets for item in found.states), sum(len(item.checks) for item in found.states)
-    command = typed_here("upsert-platform sync --all")
+    command = for_typed_project("upsert-platform sync --all")
     console.print(
         f"nothing is new: {counted(len(found.states), 'asset')} asked in {seconds:.1f} s, {offsets:,} offsets read,"
         f" {counted(passed, 'check')} passed; no run was started ('{command}' starts one)",

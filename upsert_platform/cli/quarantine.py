@@ -20,7 +20,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.cli.location import project_binding
 from upsert_platform.cli.names import complete_tables_and_topics
-from upsert_platform.cli.next_step import project_option, typed_here
+from upsert_platform.cli.next_step import for_typed_project, project_option
 from upsert_platform.cli.session import spark_session
 from upsert_platform.cli.text import printable as _printable
 from upsert_platform.core.masking import Mask
@@ -251,7 +251,7 @@ def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> No
     for (topic, partition, offset), reason in list(done.refused.items())[:_SHOWN]:
         click.echo(f"  {topic}-{partition}@{offset}: {Mask.of(source.table).reason(reason)}")
     if done.batch:
-        click.echo(f"next: {typed_here('upsert-platform sync')}")
+        click.echo(f"next: {for_typed_project('upsert-platform sync')}")
 
 
 def _replay_refused(target: Target, places: tuple[str, ...]) -> None:

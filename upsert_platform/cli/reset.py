@@ -12,7 +12,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables_and_topics
-from upsert_platform.cli.next_step import project_option, typed_here
+from upsert_platform.cli.next_step import for_typed_project, project_option
 
 if TYPE_CHECKING:
     from upsert_platform.sync.binding import Binding
@@ -72,9 +72,9 @@ def _next(table: str, done: Reset, *, dry_run: bool) -> None:
     if dry_run:
         click.echo("nothing was changed: --dry-run")
         return
-    click.echo(f"next: {typed_here('upsert-platform sync')}")
+    click.echo(f"next: {for_typed_project('upsert-platform sync')}")
     for name in done.keeps_rows:
-        command = typed_here(f"upsert-platform reconcile {name}")
+        command = for_typed_project(f"upsert-platform reconcile {name}")
         click.echo(f"then, to delete rows whose keys '{table}' does not have: {command}")
 
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.next_step import first_named, project_option, typed_here
+from upsert_platform.cli.next_step import first_named, for_typed_project, project_option
 from upsert_platform.cli.nothing_new import show_nothing_new
 from upsert_platform.cli.text import console_for
 from upsert_platform.core.wording import counted
@@ -252,7 +252,7 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
     console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
     command = next_command(result)
     if command:
-        console.print(f"next: {typed_here(command)}", markup=False, soft_wrap=True)
+        console.print(f"next: {for_typed_project(command)}", markup=False, soft_wrap=True)
 
 
 def next_command(result: JobResult) -> str:

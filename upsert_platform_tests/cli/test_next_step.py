@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
-from upsert_platform.cli.next_step import next_step, project_option, typed_here
+from upsert_platform.cli.next_step import next_step, project_option, for_typed_project
 from upsert_platform.core.errors import DeclarationError, EndpointError, Problem, TopicError, UpsertPlatformError
 
 PROJECT = """
@@ -116,7 +116,7 @@ def test_next_command_is_about_the_project_that_was_named(tmp_path: Path, comman
     @click.command()
     @project_option()
     def looks(project: Path | None) -> None:
-        click.echo(typed_here(command))
+        click.echo(for_typed_project(command))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
