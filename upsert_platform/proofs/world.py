@@ -40,7 +40,7 @@ class World:
 
     Attributes:
         declarations: table that an insert writes to a digest of the declarations behind it.
-        lake: changelog or query to its head.
+        lake: changelog or query to its head; one that does not fit its declaration is left out.
         tables: table that an insert writes to its applied batch; a table that cannot be asked is left out.
     """
 
@@ -64,18 +64,14 @@ class World:
 
 
 def world_of(binding: Binding, lake: Lake, tables: Sequence[str]) -> World:
-    """Return where the lake and the tables are now. No JVM.
-
-    Raises:
-        ChangelogError: a table of the lake is no changelog.
-    """
+    """Return where the lake and the tables are now. No JVM."""
     heads: dict[str, Position] = {}
     positions: dict[str, Position] = {}
     for name in tables:
         target = binding.targets[name]
         for read in _read(target, binding):
-            if read not in heads:
-                heads[read] = _head(read, binding, lake)
+            with suppress(UpsertPlatformError):  # the plan refuses a table whose changelog does not fit
+                heads[read] = heads.get(read) or _head(read, binding, lake)
         with suppress(UpsertPlatformError), closing(target.open()) as destination:
             state = destination.state()
             positions[name] = Position(state.changelog_id, state.applied_batch, state.commit)

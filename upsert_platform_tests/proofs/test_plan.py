@@ -225,6 +225,12 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
     assert not list((stack.lake / "proofs").glob("*/*")), "a plan leaves its files"
     assert planned(deployed)["totals"].kind is Kind.SAME, "a plan has written something"
 
+    events = text(stack).replace("amount INT, PRIMARY KEY (id) NOT ENFORCED) WITH (\n  'connector' = 'upsert-kafka'",
+                                 "amount INT) WITH (\n  'connector' = 'kafka'")  # fmt: skip
+    events = events.replace("'key.format' = 'json', 'value.format' = 'json'", "'format' = 'json'")
+    refused = planned(write(stack.path / "events", events))["copied"]
+    assert (refused.kind, "made in mode 'upsert'" in refused.reason) == (Kind.REFUSED, True), refused
+
     filtered = write(stack.path / "filtered", text(stack, CHANGES["the filter"]).replace("> 50", "< 0"))
     estimate = planned(filtered, tables=["copied"], estimate=True)["copied"]
     assert estimate.estimated
