@@ -14,6 +14,7 @@ _LATE = {
     "build_upsert_sensor": _DECORATOR,
     "on_new_offsets": _AUTOMATION,
     "on_overdue": _AUTOMATION,
+    "udf": "upsert_platform.core.user_functions",
     "upsert_assets": _DECORATOR,
 }
 __all__ = list(_LATE)

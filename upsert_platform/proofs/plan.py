@@ -23,6 +23,7 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.destination import Destination, DestinationState
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
+from upsert_platform.core.plan import expressions
 from upsert_platform.core.types import quote_name
 from upsert_platform.engine.engine import advance, plan_batch
 from upsert_platform.engine.store import PLAN, QueryStore
@@ -325,8 +326,10 @@ class _Planning:
         from upsert_platform.sql.evaluation import prepared
 
         made: dict[str, QueryStore] = {}
-        runner = SparkRunner(lambda: prepared(self._spark), local_rows=0)
-        for name in queries_of(target, self._binding):
+        names = list(queries_of(target, self._binding))
+        texts = [item.sql for name in names for item in expressions(self._binding.queries[name].query.plan)]
+        runner = SparkRunner(lambda: prepared(self._spark, texts), local_rows=0)
+        for name in names:
             source = self._binding.queries[name]
             store = query_store(source, self._scratch)
             inputs = {

@@ -114,6 +114,15 @@ class InsertDeclaration:
     materializes: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class FunctionDeclaration:
+    """CREATE FUNCTION name AS 'module.function' LANGUAGE PYTHON."""
+
+    name: str
+    location: SourceLocation
+    target: str
+
+
 @dataclass(slots=True)
 class Declarations:
     """Everything that files declare, in order, and what is wrong with it.
@@ -127,6 +136,7 @@ class Declarations:
 
     tables: list[TableDeclaration] = field(default_factory=list)
     views: list[ViewDeclaration] = field(default_factory=list)
+    functions: list[FunctionDeclaration] = field(default_factory=list)
     inserts: list[InsertDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
@@ -140,6 +150,7 @@ class Declarations:
         self.unread |= other.unread
         self.tables += other.tables
         self.views += other.views
+        self.functions += other.functions
         self.inserts += other.inserts
         self.problems += other.problems
         for name, places in other.connectors.items():

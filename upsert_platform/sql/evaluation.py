@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.types import arrow_type, spark_type
+from upsert_platform.core.user_functions import SIGNATURE, STOPS, Signature, called_functions
+from upsert_platform.sql.user_functions import is_below
+
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS: Final = {
@@ -19,6 +28,8 @@ _SETTINGS: Final = {
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
     "spark.sql.storeAssignmentPolicy": "LEGACY",
 }
+_INSTALLED: Final = {"site-packages", "dist-packages", "upsert_platform"}
+"""Folders of modules that are in the environment of workers."""
 _FOUND: Final = "struct<value: string, fate: string>"
 
 
@@ -29,13 +40,19 @@ def flink_sql(spark: SparkSession, text: str) -> DataFrame:
     whatever the session has when it runs.
     """
     _register(spark)
+    _register_own(spark, text)
     with _settings(spark):
         return spark.sql(text)
 
 
-def prepared(spark: SparkSession) -> SparkSession:
-    """A session that evaluates expressions of `expressions.render` wherever they are put, from now on."""
+def prepared(spark: SparkSession, texts: Iterable[str] = ()) -> SparkSession:
+    """A session that evaluates expressions of `expressions.render` wherever they are put, from now on.
+
+    Args:
+        texts: the expressions, which may call functions of the project.
+    """
     _register(spark)
+    _register_own(spark, " ".join(texts))
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     return spark
@@ -54,6 +71,50 @@ def _settings(spark: SparkSession) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, value)
+
+
+def _register_own(spark: SparkSession, text: str) -> None:
+    """Makes the functions of users that a text calls known to a session.
+
+    A session may have outlived the code that it knows, so they are made known each time. The modules of a project go to
+    the workers with the functions; installed ones are there.
+    """
+    called = called_functions(text)
+    if not called:
+        return
+    from pyspark import cloudpickle
+    from pyspark.sql.functions import ArrowUDFType, arrow_udf
+
+    from upsert_platform.sql.user_batches import Batches
+
+    for name, target in called.items():
+        module = importlib.import_module(target.rpartition(".")[0])
+        function = getattr(module, target.rpartition(".")[2])
+        signature: Signature = getattr(function, SIGNATURE)
+        stops = name.startswith(STOPS)
+        kinds = tuple(arrow_type(kind) for kind in signature.arguments)
+        batches = Batches(function, target, kinds, arrow_type(signature.result), stops)
+
+        def batch(*columns: Any, batches: Batches = batches) -> Any:
+            return batches(*columns)
+
+        batch.__annotations__ = {}
+        declared = spark_type(signature.result)
+        declared = declared if stops else f"struct<value: {declared}, reason: string>"
+        for item in _of_project(module):
+            cloudpickle.register_pickle_by_value(item)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="It is preferred to specify type hints")
+            own = arrow_udf(batch, declared, ArrowUDFType.SCALAR)
+            spark.udf.register(name, own if signature.deterministic else own.asNondeterministic())
+
+
+def _of_project(module: ModuleType) -> list[ModuleType]:
+    """The modules that were loaded from the folder of a module, itself among them, if it is not an installed one."""
+    levels = module.__name__.count(".") + (1 if getattr(module, "__path__", None) else 0)
+    folder = Path(module.__file__ or "").resolve().parents[levels]
+    below = [item for item in list(sys.modules.values()) if is_below(item, folder)]
+    return [item for item in below if not _INSTALLED & set(Path(item.__file__ or "").parts)]
 
 
 def _register(spark: SparkSession) -> None:

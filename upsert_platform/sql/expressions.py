@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from upsert_platform.core.options import nearest
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
-from upsert_platform.sql import functions
+from upsert_platform.sql import functions, user_functions
 from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.comparisons import compare, like, similar
@@ -52,10 +52,12 @@ class Scope:
     Attributes:
         columns: name to what it is in Spark SQL.
         qualifiers: names that may stand before a column.
+        stops: a row for which a user's function fails stops the query; otherwise it is set aside.
     """
 
     columns: Mapping[str, Rendered]
     qualifiers: tuple[str, ...] = ()
+    stops: bool = False
 
 
 def render(node: exp.Expr, scope: Scope, first_line: int) -> Rendered:
@@ -375,7 +377,10 @@ class _Renderer:
         rendered += [self.render(item) for item in arguments]
         if upper.startswith("JSON_") and (found := self._json(upper, node, rendered)) is not None:
             return found
-        return functions.call(name, rendered)
+        own = user_functions.user_function(name)
+        if own is not None:
+            return user_functions.user_call(own, rendered, stops=self.scope.stops)
+        return functions.call(name, rendered, more=user_functions.names())
 
     def _json(self, name: str, node: exp.Anonymous, arguments: list[Rendered]) -> Rendered | None:
         """The JSON functions that have clauses."""

@@ -17,6 +17,7 @@ from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.query import Relation, read_query, relation_of
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.tables import Tables, resolve_tables
+from upsert_platform.sql.user_functions import declared_functions, find_functions
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ def resolve(
         derive: given the declared tables, makes further declarations (a pipeline copies the columns of its source).
         tell_before: connectors of tables that need to know what rows were before a change.
     """
+    functions, faults = find_functions(found.functions)
+    found.problems += faults
+    with declared_functions(functions):
+        return _resolve(found, derive, tell_before)
+
+
+def _resolve(
+    found: Declarations, derive: Callable[[Mapping[str, Table]], Declarations] | None, tell_before: Collection[str]
+) -> tuple[Scripts, list[Problem]]:
     resolved, problems = resolve_tables(found.tables)
     if derive is not None:
         found.add(derive({name: table for name, table in resolved.by_name.items() if name not in resolved.faulty}))

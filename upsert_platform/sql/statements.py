@@ -24,6 +24,7 @@ from upsert_platform.sql.session_settings import (
     read_lateness,
     setting_of,
 )
+from upsert_platform.sql.user_functions import read_create_function
 from upsert_platform.sql.variables import Variables, expand
 
 _REFUSED: Final = {
@@ -50,7 +51,6 @@ _REFUSED: Final = {
 _REFUSED_CREATE: Final = {
     "CATALOG": "declare each table with CREATE TABLE",
     "DATABASE": "a project has one name space",
-    "FUNCTION": "write the expression with Flink's own functions",
     "MODEL": "models are not supported",
     "MATERIALIZED": "materialized tables are not supported; declare a table and INSERT INTO it",
 }
@@ -163,6 +163,9 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
             return
         if second.is_word("VIEW"):
             found.views.append(_read_view(reader))
+            return
+        if second.is_word("FUNCTION"):
+            found.functions.append(read_create_function(reader))
             return
         if second.is_word("OR") or second.is_word("SYSTEM"):
             raise reader.fault("CREATE TABLE or CREATE VIEW expected: OR REPLACE and SYSTEM are not supported")

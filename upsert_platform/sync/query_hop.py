@@ -14,6 +14,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import note_applied
 from upsert_platform.core.connector import KeyReader
 from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.plan import expressions
 from upsert_platform.engine.engine import QueryBatch, QueryBatchPlan, advance, plan_batch
 from upsert_platform.engine.rebuild import Rebuilt, rebuild
 from upsert_platform.engine.store import QueryStore
@@ -97,7 +98,8 @@ class QueryHop:
         from upsert_platform.engine.runners import SparkRunner
 
         started = time.monotonic()
-        runner = SparkRunner(lambda: prepared(spark.open()), local_rows=spark.rows)
+        texts = [item.sql for item in expressions(self.store.query.plan)]
+        runner = SparkRunner(lambda: prepared(spark.open(), texts), local_rows=spark.rows)
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:

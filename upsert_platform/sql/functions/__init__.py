@@ -56,8 +56,11 @@ _WITH_CLAUSES: Final = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS", "JSON_OBJECT"
                         "EXTRACT", "TRIM", "POSITION")  # fmt: skip
 
 
-def call(name: str, arguments: Sequence[Rendered]) -> Rendered:
+def call(name: str, arguments: Sequence[Rendered], *, more: Sequence[str] = ()) -> Rendered:
     """Spark SQL of a function call.
+
+    Args:
+        more: names of functions that a project declares, for messages.
 
     Raises:
         FunctionFault: there is no such function, or it does not take these arguments.
@@ -67,7 +70,7 @@ def call(name: str, arguments: Sequence[Rendered]) -> Rendered:
         raise FunctionFault(f"{upper} is not supported: {_NOT_THERE[upper]}")
     overloads = _CATALOGUE.get(upper)
     if overloads is None:
-        raise FunctionFault(f"unknown function {upper}{nearest(upper, (*_CATALOGUE, *_WITH_CLAUSES))}")
+        raise FunctionFault(f"unknown function {upper}{nearest(upper, (*_CATALOGUE, *_WITH_CLAUSES, *more))}")
     handler = overloads.get(count) or overloads.get(ANY)
     if handler is None:
         taken = " or ".join(map(str, sorted(overloads)))

@@ -205,7 +205,7 @@ class Columns:
             )
             for item in self.named
         }
-        return render(rewritten, Scope(columns), self.first_line)
+        return render(rewritten, Scope(columns, stops=True), self.first_line)
 
     def bound(self, node: exp.Expr, *, around: Columns | None = None) -> exp.Expr:
         """An expression with the plan's names of columns: equal for ``a`` and ``t.a`` where both mean one column.

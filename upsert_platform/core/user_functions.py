@@ -1,0 +1,91 @@
+"""Functions that users write in Python: their declaration beside the function, and as SQL names them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type
+
+SIGNATURE: Final = "upsert_platform_signature"
+"""Attribute of a function: its `Signature`."""
+ASIDE, STOPS = "user_udf_", "user_query_udf_"
+"""How the names begin under which Spark knows such functions: those that give a reason for rows without a value, and
+those that stop the query."""
+_PLAIN: Final = re.compile(r"[a-z0-9]")
+_CALLED: Final = re.compile(rf"\b(?:{ASIDE}|{STOPS})[a-z0-9_]+(?=\()")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The types of a function: each of its arguments and its result is an Arrow array of such values.
+
+    Attributes:
+        deterministic: the same arguments give the same value.
+    """
+
+    arguments: tuple[LogicalType, ...]
+    result: LogicalType
+    deterministic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class UserFunction:
+    """A function of CREATE FUNCTION.
+
+    Attributes:
+        target: ``module.function``.
+    """
+
+    name: str
+    target: str
+    signature: Signature
+
+
+def udf(*, result_type: str, arguments: Sequence[str], deterministic: bool = True) -> Callable[[_Function], _Function]:
+    """Declare the types of a function that `CREATE FUNCTION ... LANGUAGE PYTHON` names.
+
+    The function takes a pyarrow Array per argument and returns one of as many values, in the order of the rows:
+
+        @udf(result_type="STRING", arguments=["STRING"])
+        def shout(texts):
+            return pc.utf8_upper(texts)
+
+    Args:
+        result_type: a type of Flink SQL, such as ``DECIMAL(10, 2)``.
+        arguments: one such type per argument; at least one.
+        deterministic: False for a function that may give another value for the same arguments.
+
+    Raises:
+        ValueError: a type cannot be read, or there is no argument.
+    """
+    try:
+        signature = Signature(tuple(parse_type(text) for text in arguments), parse_type(result_type), deterministic)
+    except TypeSyntaxError as error:
+        raise ValueError(f"udf: {error}") from None
+    if not signature.arguments:
+        raise ValueError("udf: a function takes one argument at least, which says how many values to give")
+
+    def marked(function: _Function) -> _Function:
+        setattr(function, SIGNATURE, signature)
+        return function
+
+    return marked
+
+
+def spark_name(function: UserFunction, *, stops: bool) -> str:
+    """Return the name of a function in Spark, which tells where the function is."""
+    shown = "".join(item if _PLAIN.match(item) else f"_{ord(item):x}_" for item in function.target)
+    return f"{STOPS if stops else ASIDE}{shown}"
+
+
+def called_functions(text: str) -> dict[str, str]:
+    """Return the names of such functions in Spark SQL with the ``module.function`` of each."""
+    found = {}
+    for name in _CALLED.findall(text):
+        shown = name.removeprefix(STOPS) if name.startswith(STOPS) else name.removeprefix(ASIDE)
+        found[name] = re.sub(r"_([0-9a-f]+)_", lambda match: chr(int(match[1], 16)), shown)
+    return found
