@@ -7,6 +7,7 @@ they become in Spark; types in casts are read by `types.parse_type`.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from sqlglot import exp
@@ -261,6 +262,9 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
     for token in tokens:
         if token.kind is TokenKind.DOUBLE:
             raise Fault("texts are written in single quotes, names in backquotes, not in double quotes", token.line)
+    for token, following in pairwise(tokens):
+        if token.is_word("MATCH_RECOGNIZE") and following.is_word("("):
+            raise Fault("MATCH_RECOGNIZE is not supported: patterns over rows are not kept up to date", token.line)
     text = to_sql(tokens)
     into: Any = exp.Expr if what == "query" else exp.Condition
     try:

@@ -182,8 +182,6 @@ def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:
         Fault: there is one.
     """
     for index, token in enumerate(tokens[:-2]):
-        if token.is_word("MATCH_RECOGNIZE") and tokens[index + 1].is_word("("):
-            raise Fault("MATCH_RECOGNIZE is not supported: patterns over rows are not kept up to date", token.line)
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):
             name = tokens[index + 2].value.upper()
             rows = name in ("SELECT", "WITH", "(") and index > 0 and tokens[index - 1].value in ("(", ">")
