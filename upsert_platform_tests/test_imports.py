@@ -45,7 +45,7 @@ ROOMS: Mapping[str, set[str]] = {
     "kafka": VOCABULARY | {"formats", "changelog", "writing"},
     "tablestore": VOCABULARY | {"formats", "writing"},
     "maxcompute": VOCABULARY | {"writing"},
-    "postgres": VOCABULARY | {"formats", "writing"},
+    "postgres": VOCABULARY | {"changelog", "formats", "writing"},
     "mysql": VOCABULARY | {"changelog", "writing"},
     "declarations": VOCABULARY | {"sql", "tablestore.connect", "changelog", "mysql.options"},
     "sync": VOCABULARY

@@ -134,6 +134,14 @@ class _OpenFile:
             self._system.delete_file(self._path)
 
 
+def files_of(
+    batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None
+) -> list[DataFile]:
+    """Writes rows into new files of a changelog by this process. See `write_files`."""
+    manifests = write_files(batches, location=location, schema=schema, batch=batch)
+    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+
+
 def write_files(
     batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None
 ) -> Iterator[pa.RecordBatch]:

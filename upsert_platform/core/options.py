@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from upsert_platform.core.errors import Problem, SourceLocation
@@ -83,7 +83,14 @@ def split_list(separator: str) -> Callable[[object], object]:
     return split
 
 
+def _above_zero(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("takes a duration above zero")
+    return value
+
+
 Duration = Annotated[timedelta, BeforeValidator(parse_duration)]
+PositiveDuration = Annotated[Duration, AfterValidator(_above_zero)]
 MemorySize = Annotated[int, BeforeValidator(parse_memory_size)]
 Boolean = Annotated[bool, BeforeValidator(parse_boolean)]
 CommaList = Annotated[tuple[str, ...], BeforeValidator(split_list(","))]

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.data_files import DataFile, files_of
 from upsert_platform.changelog.declared_values import declared_values
+from upsert_platform.changelog.landed_rows import account_row
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import RecordError, TopicError
 from upsert_platform.core.internal_columns import internal
@@ -95,8 +96,7 @@ class NumberedRows(ReadsRanges):
         schema = rows.arrow_schema(self.table)
         (span,) = ranges
         found = list(self._batches(spark, span, schema))
-        manifests = write_files([*found, _account(span, schema)], location=location, schema=schema, batch=batch)
-        return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+        return files_of([*found, _account(span, schema)], location=location, schema=schema, batch=batch)
 
     def _batches(self, spark: SparkSession, span: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in batches of the changelog's columns."""
@@ -136,12 +136,9 @@ class NumberedRows(ReadsRanges):
 
 
 def _account(span: OffsetRange, schema: pa.Schema) -> pa.RecordBatch:
-    import pyarrow as pa
-
     count = span.end - span.start
     account = RangeAccount(span.topic, 0, span.start, span.end, records=count, kept=count, rows=count)
-    given = {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()}
-    return pa.RecordBatch.from_arrays([pa.array([given.get(item.name)], item.type) for item in schema], schema=schema)
+    return account_row(schema, account)
 
 
 def _range(stream: Stream, start: int, end: int) -> tuple[OffsetRange, ...]:

@@ -7,10 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.data_files import DataFile, files_of
 from upsert_platform.changelog.head import Head
-from upsert_platform.changelog.latest import latest_per_key
+from upsert_platform.changelog.landed_rows import deletes_of_unmet
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import ReplicationError
@@ -83,8 +82,7 @@ def begin_anew(source: StreamedTable, head: Head, *, location: TableLocation) ->
     made = replace(begin(source, snapshot=True), rebuilt_from=head.batch + 1)
     landing, number = Landing(source.table, source.stream), head.positions.offsets[source.stream][LOG]
     rows_made = iter([landing.account(LOG, number, number)])
-    manifests = write_files(rows_made, location=location, schema=landing.schema, batch=head.batch + 1)
-    files = [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+    files = files_of(rows_made, location=location, schema=landing.schema, batch=head.batch + 1)
     ends = {(source.stream, LOG): number}
     return Landed(files, head.positions.advanced(ends, {source.stream: made.to_json()}))
 
@@ -255,29 +253,17 @@ class LandedBatch:
 
     def _swept(self, progress: Progress) -> Landed:
         """Deletes of the rows that no batch since a given one has met."""
-        from pyspark.sql import functions as F
-
-        store = ChangelogStore(self.location, self.source.table, mode=self.source.mode)
-        key, spark = self.source.table.primary_key, self.spark()
-        whole, count = store.read(spark, after=0, upto=self.head.batch), store.about_rows(upto=self.head.batch)
-        found = latest_per_key(whole, key=key, columns=[], count=count)
-        gone = found.where(f"_seq < {progress.swept_before} AND {rows.KIND} <> '{rows.KIND_DELETE}'")
-        given = {
-            rows.BATCH: F.lit(self._batch),
-            rows.KIND: F.lit(rows.KIND_DELETE),
-            rows.TOPIC: F.lit(self.source.stream),
-            rows.PARTITION: F.lit(LOG),
-            rows.OFFSET: F.lit(self.number),
-            rows.ROW: F.lit(0),
-            rows.TIMESTAMP: F.current_timestamp(),
-        }
-        columns = [
-            (F.col(f"`{item.name}`") if item.name in key else given.get(item.name, F.lit(None)))
-            .cast(item.dataType)
-            .alias(item.name)
-            for item in spark.createDataFrame([], rows.spark_schema(self.source.table)).schema
-        ]
-        files = store.write(gone.select(*columns), batch=self._batch)
+        store, upto = ChangelogStore(self.location, self.source.table, mode=self.source.mode), self.head.batch
+        gone = deletes_of_unmet(
+            self.spark(),
+            store,
+            before=progress.swept_before,
+            upto=upto,
+            stream=self.source.stream,
+            lane=LOG,
+            offset=self.number,
+        )
+        files = store.write(gone, batch=self._batch)
         count = sum(item.rows for item in files)
         account = self.landing.account(LOG, self.number, self.number, changes=count, deletes=count)
         return self._landed(
@@ -288,8 +274,7 @@ class LandedBatch:
         )
 
     def _written(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-        manifests = write_files(batches, location=self.location, schema=self.landing.schema, batch=self._batch)
-        return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+        return files_of(batches, location=self.location, schema=self.landing.schema, batch=self._batch)
 
     def _landed(self, files: list[DataFile], progress: Progress, *, number: int, read: int) -> Landed:
         stream = self.source.stream

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.landed_rows import account_row, change_rows
 from upsert_platform.core.errors import ReplicationError
 from upsert_platform.core.masking import MASKED, Mask
 from upsert_platform.core.model import Table
@@ -104,27 +105,14 @@ class Landing:
             rows=changes,
             tombstones=deletes,
         )
-        given = {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()}
-        return pa.RecordBatch.from_arrays(
-            [pa.array([given.get(item.name)], item.type) for item in self.schema], schema=self.schema
-        )
+        return account_row(self.schema, account)
 
     def _made(
         self, values: list[pa.Array], kinds: pa.Array, offsets: pa.Array, numbers: pa.Array, times: pa.Array
     ) -> pa.RecordBatch:
-        count = len(kinds)
-        given: dict[str, Any] = {
-            rows.KIND: kinds,
-            rows.TOPIC: pa.repeat(pa.scalar(self.stream), count),
-            rows.PARTITION: pa.repeat(pa.scalar(LOG, pa.int32()), count),
-            rows.OFFSET: offsets,
-            rows.ROW: numbers,
-            rows.TIMESTAMP: times,
-            **dict(zip(self.columns, values, strict=True)),
-        }
-        return pa.RecordBatch.from_arrays(
-            [given.get(item.name, pa.nulls(count, item.type)) for item in self.schema], schema=self.schema
-        )
+        given = {rows.KIND: kinds, rows.OFFSET: offsets, rows.ROW: numbers, rows.TIMESTAMP: times}
+        columns = dict(zip(self.columns, values, strict=True))
+        return change_rows(self.schema, columns, stream=self.stream, lane=LOG, given=given)
 
     def _aligned(self, batch: pa.RecordBatch) -> list[pa.Array]:
         """The declared columns: a column that the row does not have is null, a narrower type becomes the declared one.

@@ -16,7 +16,7 @@ from upsert_platform.mysql.chunks import Chunk, condition, table_name
 from upsert_platform.mysql.columns import MySqlTable
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.options import MySqlCdcSettings
-from upsert_platform.writing.outcomes import failure_of
+from upsert_platform.writing.outcomes import raised_by_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,13 +59,8 @@ def read_chunks(spark: SparkSession, part: SnapshotPart, chunks: Sequence[Chunk]
     tasks = min(len(chunks), max(2, 2 * spark.sparkContext.defaultParallelism))
     shares = [list(chunks[number::tasks]) for number in range(tasks)]
     frame = spark.range(0, tasks, 1, tasks).mapInArrow(_reading(part, shares), MANIFEST)
-    try:
+    with raised_by_tasks():
         return collect_files(frame)
-    except Exception as error:
-        raised = failure_of(error)
-        if raised is None:
-            raise
-        raise raised from error
 
 
 def read_chunks_in_task(part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
@@ -92,27 +87,13 @@ def _files(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBat
 def _blocks(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
     """Rows of chunks as rows of the changelog, chunks joined to blocks."""
     from upsert_platform.mysql.landing import Landing
+    from upsert_platform.writing.blocks import blocks
 
     landing = Landing(part.table, part.settings.full_name)
     first = 0
-    for block in _joined(selected_rows(part, chunks)):
+    for block in blocks(selected_rows(part, chunks), rows=_BLOCK_ROWS, size=_BLOCK_BYTES):
         yield landing.snapshot(block, offset=part.offset, first=first)
         first += block.num_rows
-
-
-def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    held: list[pa.RecordBatch] = []
-    count = size = 0
-    for batch in batches:
-        held.append(batch)
-        count, size = count + batch.num_rows, size + batch.nbytes
-        if count >= _BLOCK_ROWS or size >= _BLOCK_BYTES:
-            yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
-            held, count, size = [], 0, 0
-    if count:
-        yield pa.Table.from_batches(held).combine_chunks().to_batches()[0]
 
 
 def selected_rows(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:

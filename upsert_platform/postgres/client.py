@@ -37,38 +37,30 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
     """
     import psycopg
 
-    parameters: dict[str, Any] = {name: value for name, value in settings.parameters.items() if name != "currentSchema"}
-    parameters.setdefault("application_name", "upsert-platform")
-    if len(settings.hosts) > 1:
-        parameters.setdefault("target_session_attrs", "read-write")
+    parameters: dict[str, Any] = {
+        "application_name": "upsert-platform",
+        "keepalives_idle": 10,
+        "tcp_user_timeout": 60_000,
+        "client_encoding": "UTF8",
+        "connect_timeout": max(2, round(settings.connect_timeout.total_seconds())),
+        **settings.libpq,
+        "password": settings.password.get_secret_value(),
+    }
     with reaching((settings.url, settings.username)), translated(settings):
-        connection: psycopg.Connection[Any] = psycopg.connect(
-            host=",".join(host for host, _ in settings.hosts),
-            port=",".join(str(port) for _, port in settings.hosts),
-            dbname=settings.database,
-            user=settings.username,
-            password=settings.password.get_secret_value(),
-            connect_timeout=max(2, round(settings.connect_timeout.total_seconds())),
-            keepalives_idle=10,
-            tcp_user_timeout=60_000,
-            client_encoding="UTF8",
-            autocommit=True,
-            prepare_threshold=None,
-            **parameters,
-        )
+        connection: psycopg.Connection[Any] = psycopg.connect(**parameters, autocommit=True, prepare_threshold=None)
         if settings.is_hologres:  # several statements in one transaction, of V2.0 and later
             connection.execute("SET hg_experimental_enable_transaction = on")
         return connection
 
 
-def platform_error(settings: PostgresSettings, error: Exception) -> UpsertPlatformError:
+def platform_error(settings: PostgresSettings, error: psycopg.Error) -> UpsertPlatformError:
     """A client's error in the platform's words, with SQLSTATE, without the password."""
     import psycopg
 
-    code = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
+    code = error.sqlstate or ""
     text = hide(str(error).strip().replace("\n", "; "), [settings.password.get_secret_value()])
     shown = f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
-    if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, (psycopg.OperationalError, OSError))):
+    if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, psycopg.OperationalError)):
         return EndpointError(shown)
     return DestinationError(shown + (_RIGHTS if code == _DENIED else ""))
 
@@ -100,20 +92,6 @@ def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
         connection.close()
 
 
-@contextmanager
-def transaction(settings: PostgresSettings, *, seconds: float = float("inf")) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of its own with one open transaction, which is committed at the end of the block.
-
-    Args:
-        seconds: after which the server ends a transaction whose client stays silent.
-    """
-    with connected(settings) as connection, connection.transaction():
-        if seconds != float("inf"):
-            idle = str(round(seconds * 1000))
-            connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (idle,))
-        yield connection
-
-
 class Session:
     """One connection for short statements, opened when it is first needed and after it broke; used by any thread."""
 
@@ -130,10 +108,7 @@ class Session:
     def rows(self, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a small result; the number of changed rows, alone, of a statement without one.
 
-        Within `time_limit` the statement ends in time, or the connection does.
-
-        Raises:
-            UpsertPlatformError: see `translated`.
+        Within `time_limit` the statement ends in time, or the connection does. Raises what `translated` does.
         """
         with self._lock, translated(self._settings):
             if self._connection is None or self._connection.closed:

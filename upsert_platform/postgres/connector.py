@@ -6,22 +6,32 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.core.connector import ControlPlace, EndpointValue, KeyReader, Searchable, TableStatus, Writable
+from upsert_platform.core.connector import (
+    ControlPlace,
+    EndpointValue,
+    KeyReader,
+    Readable,
+    Searchable,
+    TableStatus,
+    Writable,
+)
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.model import Table
+from upsert_platform.core.source import Source
 from upsert_platform.postgres.client import Session
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform.postgres.options import HOLOGRES_WITHOUT_EFFECT, WITHOUT_EFFECT, HologresSettings, PostgresSettings
 from upsert_platform.postgres.schema import FoundTable
+from upsert_platform.postgres.source import PostgresSource
 from upsert_platform.postgres.table import PostgresTable, read_postgres_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class PostgresConnector(Writable[PostgresTable], Searchable):
-    """`postgres`: a table that is written, and in which queries find rows."""
+class PostgresConnector(Readable, Writable[PostgresTable], Searchable):
+    """`postgres`: a table that is written, read by snapshots, and in which queries find rows."""
 
     name = "postgres"
     kind = "postgres"
@@ -33,6 +43,7 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
     )
     place_option = "table-name"
     scope_options: ClassVar[tuple[str, ...]] = ("url",)
+    stream_group = "databases"
     keyed = True
     reports_status = True
     about = (
@@ -44,11 +55,21 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
 
     def check(self, table: Table) -> tuple[PostgresTable | None, list[Problem]]:
         """Checks a table that is written."""
-        return read_postgres_table(table, self.option_model, ignored=self.ignored)
+        return read_postgres_table(table, self.option_model, self.ignored)
 
     def open(self, checked: PostgresTable) -> Destination:
         """The table as a destination."""
         return PostgresDestination(checked)
+
+    def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
+        """The table as a source: snapshots."""
+        checked, problems = self.check(table)
+        return PostgresSource(table, checked) if checked is not None else None, problems
+
+    def streams(self, table: Table) -> tuple[str, ...]:
+        """Schema and name of the table."""
+        checked, _ = self.check(table)
+        return (str(checked.place),) if checked is not None else ()
 
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
         """Finds rows by a join with keys in the server."""
@@ -61,9 +82,8 @@ class PostgresConnector(Writable[PostgresTable], Searchable):
         """The table as the server has it."""
         with closing(Session(checked.settings)) as session:
             found = FoundTable(session, checked)
-            differences = "; ".join(found.differences()) if found.columns else ""
         what = f"PostgreSQL table '{checked.place}' in {checked.settings.address}"
-        return TableStatus(what, bool(found.columns), differences)
+        return TableStatus(what, bool(found.columns), found.differences())
 
     def first_rows(self, checked: PostgresTable, limit: int) -> tuple[str, pa.Table]:
         """The first rows by key."""

@@ -24,17 +24,10 @@ if TYPE_CHECKING:
 
 _NUMBER, _TEXT = "bigint NOT NULL DEFAULT 0", "text NOT NULL DEFAULT ''"
 _COLUMNS: Final = {
-    "token": _TEXT,
-    "expires": "double precision NOT NULL DEFAULT 0",
-    "holder": _TEXT,
-    "epoch": _NUMBER,
-    "applied_batch": _NUMBER,
-    "changelog_id": _TEXT,
-    "commit_id": _TEXT,
-    "table_id": _NUMBER,
-    "verdict": "text",
+    "token": _TEXT, "expires": "double precision NOT NULL DEFAULT 0", "holder": _TEXT, "epoch": _NUMBER,
+    "applied_batch": _NUMBER, "changelog_id": _TEXT, "commit_id": _TEXT, "table_id": _NUMBER, "verdict": "text",
     "run": _TEXT,
-}
+}  # fmt: skip
 _MISSING: Final = "SQLSTATE 42P01"
 
 
@@ -60,8 +53,7 @@ class ControlTable(Control):
 
     def __init__(self, session: Session, table: PostgresTable) -> None:
         self._session = session
-        self._table = table
-        self._name = table.control.sql
+        self._is_hologres, self._place, self._name = table.settings.is_hologres, table.place, table.control.sql
         self._sql = self._name.replace("%", "%%")  # in statements with arguments
         self._own = threading.local()
 
@@ -80,20 +72,18 @@ class ControlTable(Control):
 
     def read(self) -> ControlRecord:
         """The row; initial values where there is none."""
-        exists, place = "coalesce(to_regclass(%s)::oid::bigint, 0)", self._table.place
-        columns = ", ".join(list(_COLUMNS)[:-1])
-        sql = f"SELECT {columns}, {exists} FROM {self._sql} WHERE name = %s"
+        columns, found_id = ", ".join(list(_COLUMNS)[:-1]), "coalesce(to_regclass(%s)::oid::bigint, 0)"
         try:
-            found = self._rows(sql, (place.sql, place.table))
+            sql = f"SELECT {columns}, {found_id} FROM {self._sql} WHERE name = %s"
+            found = self._rows(sql, (self._place.sql, self._place.table))
         except DestinationError as error:
             if _MISSING not in str(error):
                 raise
             found = []
         if not found:
-            return ControlRecord(found_id=self._session.rows(f"SELECT {exists}", (place.sql,))[0][0])
-        token, expires, holder, epoch, applied, changelog, commit, table_id, verdict, now = found[0]
-        known = Verdict.from_json(verdict)
-        return ControlRecord(Tenure(token, expires, holder, epoch), applied, changelog, commit, table_id, known, now)
+            return ControlRecord(found_id=self._session.rows(f"SELECT {found_id}", (self._place.sql,))[0][0])
+        *lease, applied, changelog, commit, table_id, verdict, now = found[0]
+        return ControlRecord(Tenure(*lease), applied, changelog, commit, table_id, Verdict.from_json(verdict), now)
 
     def tenure(self) -> Tenure:
         """The lease of the row."""
@@ -102,30 +92,29 @@ class ControlTable(Control):
     def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
         """Stores a lease, and columns beside it. Creates the control table and the row when they are missing."""
         if not old.epoch:
-            self.create()
+            self._create()
         cells = {"epoch": new.epoch, "token": new.token, "expires": new.expires, "holder": new.holder, **values}
         changes = ", ".join(f"{name} = %s" for name in cells)
         changed = self._rows(
             f"UPDATE {self._sql} SET {changes} WHERE name = %s AND epoch = %s AND token = %s AND expires = %s",
-            (*cells.values(), self._table.place.table, old.epoch, old.token, old.expires),
+            (*cells.values(), self._place.table, old.epoch, old.token, old.expires),
         )
         return changed == [(1,)]
 
-    def create(self) -> None:
+    def _create(self) -> None:
         """Creates the control table and the row, where they are missing."""
         if self._session.rows("SELECT to_regclass(%s)", (self._name,)) == [(None,)]:
             columns = ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items())
             sql = f"CREATE TABLE IF NOT EXISTS {self._name} (name text PRIMARY KEY, {columns})"
-            if not self._table.settings.is_hologres:
+            if not self._is_hologres:
                 # Two that create it at once would meet in the catalogue.
                 lock = f"PERFORM pg_advisory_xact_lock(hashtext({literal(self._name)}))"
                 sql = f"DO {literal(f'BEGIN {lock}; {sql}; END')}"
             self._session.rows(sql)
-        name = (self._table.place.table,)
-        self._session.rows(f"INSERT INTO {self._sql} (name) VALUES (%s) ON CONFLICT (name) DO NOTHING", name)
+        inserted = f"INSERT INTO {self._sql} (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
+        self._session.rows(inserted, (self._place.table,))
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
-        self.create()
-        values = (verdict.to_json(), self._table.place.table)
-        self._rows(f"UPDATE {self._sql} SET verdict = %s WHERE name = %s", values)
+        self._create()
+        self._rows(f"UPDATE {self._sql} SET verdict = %s WHERE name = %s", (verdict.to_json(), self._place.table))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.capabilities import ComparesSchema, HoldsLess, ReadsInTasks, RowsByKey, WritesInTask
+from upsert_platform.core.capabilities import ComparesSchema, HoldsLess
 from upsert_platform.core.destination import (
     BatchSpan,
     DestinationState,
@@ -21,26 +21,27 @@ from upsert_platform.core.destination import (
 )
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.core.task_runner import RowsOfTask
-from upsert_platform.postgres.client import Session, transaction
+from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.control import ControlTable
-from upsert_platform.postgres.schema import FoundTable, prepare_table, schema_difference
+from upsert_platform.postgres.schema import FoundTable, prepare_table
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.writing.controlled import ControlledTable
+from upsert_platform.writing.controlled import RowByRow
 from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import Written, opener_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from upsert_platform.postgres.merge import Merge
+    from upsert_platform.postgres.reader import HeldRows
     from upsert_platform.postgres.stage import StageStats
-    from upsert_platform.postgres.types import Found
 
 _LOGGER: Final = logging.getLogger(__name__)
+_AGAIN: Final = ("SQLSTATE 40001", "SQLSTATE 40P01")
+"""A serialization failure, a deadlock."""
 
 
-class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks, ComparesSchema):
+class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     kind = "postgres"
@@ -72,15 +73,12 @@ class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks
 
     def schema_difference(self) -> str | None:
         """Return the difference between columns and keys and the declared ones; undeclared columns are allowed."""
-        return schema_difference(self._session, self.table)
+        differences = FoundTable(self._session, self.table).differences()
+        return f"PostgreSQL table {self.table.place}: {differences}" if differences else None
 
     @cached_property
     def _found(self) -> FoundTable:
         return FoundTable(self._session, self.table)
-
-    @property
-    def _types(self) -> dict[str, Found]:
-        return self._found.columns
 
     def state(self) -> DestinationState:
         """Reads the control row; initial when it, or the control table, or the table of the row, is missing."""
@@ -134,12 +132,8 @@ class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks
         finally:
             with suppress(UpsertPlatformError):  # the next holder drops what is left
                 drop_stages(self._session, self.table)
-        total, ended = written.total, time.monotonic()
-        metrics = {
-            "bytes": total.bytes,
-            "stage_seconds": round(staged - started, 3),
-            "seconds": round(ended - started, 3),
-        }
+        total, seconds = written.total, {"stage_seconds": staged - started, "seconds": time.monotonic() - started}
+        metrics = {"bytes": total.bytes, **{name: round(value, 3) for name, value in seconds.items()}}
         upserts, deletes = total.upserts - merge.upserts, total.deletes - merge.deletes
         return written.report(upserts=upserts, deletes=deletes, metrics=metrics)
 
@@ -147,15 +141,12 @@ class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks
         self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease
     ) -> tuple[Written[StageStats], Merge]:
         """Merges what tasks staged; tried again where others were in the way."""
-        from upsert_platform.postgres.merge import AGAIN
-
         attempt = 0
         while True:
             try:
                 return self._merged_once(written, span, lease)
             except DestinationError as error:
-                passing = any(f"SQLSTATE {code}" in str(error) for code in AGAIN)
-                if not passing or attempt >= self.table.settings.max_retries:
+                if attempt >= self.table.settings.max_retries or not any(code in str(error) for code in _AGAIN):
                     raise
                 attempt += 1
                 _LOGGER.warning("table '%s': the transaction is tried again: %s", self.name, error)
@@ -168,9 +159,11 @@ class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks
         from upsert_platform.postgres.stage import StageStats
 
         lease.check()
-        # A client that is frozen while its transaction is open holds the rows no longer than its lease.
-        with transaction(self.table.settings, seconds=lease.seconds) as connection:
-            merge = Merge(connection, self.table, self._found)
+        with connected(self.table.settings) as connection, connection.transaction():
+            # A client that is frozen while its transaction is open holds the rows no longer than its lease.
+            silence = str(round(lease.seconds * 1000))
+            connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (silence,))
+            merge = Merge(connection, self.table, self._found.columns)
             if span.replaces:
                 merge.empty()
             parts = [part for part in written.parts if part.stage]
@@ -182,46 +175,26 @@ class PostgresDestination(ControlledTable, HoldsLess, WritesInTask, ReadsInTasks
                 lease.change(**position, run=span.run, table_id=self._control.read().found_id)
         return written, merge
 
-    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
-        """Rows of the table in declared types: all, by ranges of pages, or those of some keys.
-
-        Args:
-            keys: columns named as the primary key. Duplicates are asked for once.
-        """
-        from upsert_platform.postgres.reader import RANGES_DDL, KeyRows, RangeRows, page_ranges
-
-        if keys is not None:
-            return self._rows_of_keys(keys, KeyRows(self.table, self._types))
-        return self._rows_of_ranges(spark, page_ranges(self._session, self.table), RANGES_DDL, RangeRows(self.table))
-
-    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | None:
-        """Rows of keys, by a join with them in the server; None where the server holds values in a form of its own."""
-        from upsert_platform.postgres.reader import KeyRows
-
-        return None if self.holder() else RowsByKey(KeyRows(self.table, self._types))
-
-    def writes_in_task(self) -> bool:
-        """Always: a row is written by itself."""
-        return True
-
-    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
+    def _fetching(self) -> Callable[[Any], Any]:
         """Rows of keys, by a join with them in the server."""
         from upsert_platform.postgres.reader import KeyRows
 
-        return self._key_reader(KeyRows(self.table, self._types), most)
+        return KeyRows(self.table, self._found.columns)
 
-    def holder(self) -> Callable[[pa.Table], pa.Table] | None:
+    def _all_rows(self, spark: SparkSession) -> DataFrame:
+        """Rows by ranges of pages."""
+        from upsert_platform.postgres.reader import RANGES_DDL, RangeRows, page_ranges
+
+        return self._rows_of_ranges(spark, page_ranges(self._session, self.table), RANGES_DDL, RangeRows(self.table))
+
+    def holder(self) -> HeldRows | None:
         """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""
         from upsert_platform.postgres.reader import HeldRows, changed_columns
 
-        return HeldRows(self.table, self._types) if changed_columns(self.table, self._types) else None
+        found = self._found.columns
+        return HeldRows(self.table, found) if changed_columns(self.table, found) else None
 
     def held(self, changes: DataFrame) -> DataFrame:
         """A change frame with values as the table's types hold them."""
-        from upsert_platform.postgres.reader import HeldRows
-
-        return (
-            changes.mapInArrow(HeldRows(self.table, self._types).in_batches, changes.schema)
-            if self.holder()
-            else changes
-        )
+        holder = self.holder()
+        return changes.mapInArrow(holder.in_batches, changes.schema) if holder else changes

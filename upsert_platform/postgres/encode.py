@@ -1,4 +1,4 @@
-"""Rows in Arrow as the stream of a binary COPY, in bulk. Runs in Spark workers.
+"""Rows in Arrow as the stream of a binary COPY, in bulk, or, few of them, as JSON. Runs in Spark workers.
 
 Each cell is its length (four bytes, -1 of a null) and its value, most significant byte first. Arrow joins the cells of
 a row, so no row passes through Python. The layout is that of PostgreSQL's documentation of COPY; forms of values are
@@ -7,17 +7,19 @@ those of the types' receive functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.json.encoder import json_values
 from upsert_platform.formats.options import JsonSettings
-from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json
+from upsert_platform.postgres.names import literal
+from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json, wire_type
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
@@ -132,3 +134,24 @@ def _json_texts(array: pa.Array, logical: LogicalType) -> pa.Array:
     if refusals:
         raise ValueError(next(iter(refusals.values())))
     return texts
+
+
+def given_rows(columns: Mapping[str, pa.Array], types: Mapping[str, LogicalType]) -> str:
+    """SQL of a table ``s`` of rows that the statement has in itself: columns ``c0``, ``c1``, ... of staged types."""
+    names = [f"c{place}" for place in range(len(columns))]
+    cells = zip(*(_plain_values(column, types[name]) for name, column in columns.items()), strict=True)
+    rows = orjson.dumps([dict(zip(names, row, strict=True)) for row in cells]).decode()
+    kinds = ", ".join(f"{name} {wire_type(types[column])}" for name, column in zip(names, columns, strict=True))
+    return f"json_to_recordset({literal(rows)}::json) AS s({kinds})"
+
+
+def _plain_values(array: pa.Array, logical: LogicalType) -> list[Any]:
+    """Values as texts that the types' input functions take; arrays of texts as lists."""
+    if is_array(logical):
+        return array.to_pylist()
+    if is_json(logical):
+        return _json_texts(array, logical).to_pylist()
+    if logical.name in BYTES:
+        return [None if value is None else f"\\x{value.hex()}" for value in array.to_pylist()]
+    clock = array.cast(pa.time64("us")) if logical.name is TypeName.TIME else array
+    return clock.cast(pa.string()).to_pylist()

@@ -6,15 +6,14 @@ refuses are found by halves, each tried behind a savepoint: a statement that fai
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
 from upsert_platform.postgres.names import quote
-from upsert_platform.postgres.schema import FoundTable
 from upsert_platform.postgres.stage import reason_of, refuse_if_asked
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import cast_of
+from upsert_platform.postgres.types import Found, cast_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -24,8 +23,6 @@ _PER_PAGE: Final = 512
 _SORT_MEMORY: Final = "64MB"
 _OF_ROWS: Final = ("22", "23", "44")
 """Classes of SQLSTATE that a row has a part in: data, constraints, views' checks."""
-AGAIN: Final = ("40001", "40P01")
-"""A serialization failure, a deadlock."""
 
 
 class Merge:
@@ -35,11 +32,11 @@ class Merge:
         refused: rows that the server does not take, with SQLSTATE and message: `upserts` and `deletes` of them.
     """
 
-    def __init__(self, connection: psycopg.Connection[Any], table: PostgresTable, found: FoundTable) -> None:
+    def __init__(self, connection: psycopg.Connection[Any], table: PostgresTable, found: Mapping[str, Found]) -> None:
         self._connection = connection
         self._table = table
         pairs = enumerate(table.types.items())
-        self._casts = {name: cast_of(f"s.c{place}", kind, found.columns[name]) for place, (name, kind) in pairs}
+        self._casts = {name: cast_of(f"s.c{place}", kind, found[name]) for place, (name, kind) in pairs}
         self._deleted = f"s.c{len(table.names)}"
         self.refused: list[RefusedRow] = []
         self.upserts = self.deletes = 0
@@ -62,12 +59,11 @@ class Merge:
         for delete in (True, False) if deletes else (False,):
             for stage in (self._table.place.beside(stage).sql for stage in stages):
                 if plain:
-                    self._connection.execute(self._delete(stage, "") if delete else self._put(stage, ""))
+                    self._connection.execute(self._statement(stage, "", delete=delete))
                     continue
                 sql = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int"
-                row = self._connection.execute(sql, (stage,)).fetchone()
-                assert row is not None
-                self._apply(stage, 0, row[0] * _PER_PAGE, delete=delete)
+                ((pages,),) = self._connection.execute(sql, (stage,)).fetchall()
+                self._apply(stage, 0, pages * _PER_PAGE, delete=delete)
         if not plain:
             self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
@@ -78,61 +74,55 @@ class Merge:
         places = "" if whole else f" AND s.ctid >= '{_tid(start)}' AND s.ctid < '{_tid(end)}'"
         try:
             with self._connection.transaction():
-                self._connection.execute(self._delete(stage, places) if delete else self._put(stage, places))
-            return
+                self._connection.execute(self._statement(stage, places, delete=delete))
         except psycopg.Error as error:
             if (error.sqlstate or "")[:2] not in _OF_ROWS:
                 raise
-            reason = reason_of(error)
-        if end - start > 1:
+            if end - start == 1:
+                self._refuse(stage, places, delete=delete, reason=reason_of(error))
+                return
             # Pages first: within one there are few rows, and places without any.
             step = _PER_PAGE if end - start > _PER_PAGE else 1
             middle = start + (end - start) // step // 2 * step
             self._apply(stage, start, middle, delete=delete, whole=False)
             self._apply(stage, middle, end, delete=delete, whole=False)
-            return
-        for row in self._rows(stage, places, delete=delete, reason=reason):
-            refuse_if_asked(self._table, row)
-            self.refused.append(row)
-            self.deletes += delete
-            self.upserts += not delete
-        most = self._table.settings.max_refused_rows
-        if most is not None and len(self.refused) > most:
-            from upsert_platform.writing.refused_output import too_many_refused
 
-            example = self._table.mask.told(self.refused[0])
-            raise too_many_refused(f"table '{self._table.name}'", most, len(self.refused), example)
-
-    def _delete(self, stage: str, places: str) -> str:
-        same = " AND ".join(f"t.{quote(name)} = {self._casts[name]}" for name in self._table.primary_key)
-        return f"DELETE FROM {self._table.place.sql} AS t USING {stage} AS s WHERE {self._deleted} AND {same}{places}"
-
-    def _put(self, stage: str, places: str) -> str:
-        casts, key = self._casts, self._table.primary_key
+    def _statement(self, stage: str, places: str, *, delete: bool) -> str:
+        table, casts, key = self._table.place.sql, self._casts, self._table.primary_key
+        if delete:
+            same = " AND ".join(f"t.{quote(name)} = {casts[name]}" for name in key)
+            return f"DELETE FROM {table} AS t USING {stage} AS s WHERE {self._deleted} AND {same}{places}"
         changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in casts if name not in key)
         return (
-            f"INSERT INTO {self._table.place.sql} ({', '.join(map(quote, casts))}) SELECT {', '.join(casts.values())}"
+            f"INSERT INTO {table} ({', '.join(map(quote, casts))}) SELECT {', '.join(casts.values())}"
             f" FROM {stage} AS s WHERE NOT {self._deleted}{places}"
             # In the order of the index each of its pages is touched once.
             f" ORDER BY {', '.join(casts[name] for name in key)} ON CONFLICT ({', '.join(map(quote, key))})"
             f" DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
         )
 
-    def _rows(self, stage: str, places: str, *, delete: bool, reason: str) -> Iterator[RefusedRow]:
-        """The staged rows of a place, with the reason."""
+    def _refuse(self, stage: str, places: str, *, delete: bool, reason: str) -> None:
+        """Takes the staged row of a place, if there is one, for one that the server refuses."""
         import pyarrow as pa
 
         from upsert_platform.postgres.decode import query_rows
+        from upsert_platform.writing.refused_output import too_many_refused
         from upsert_platform.writing.row_text import refused_row
 
-        table = self._table
+        table, kind = self._table, OPERATION_DELETE if delete else OPERATION_UPSERT
         staged = {name: f"s.c{place}" for place, name in enumerate(table.names)}
         source = f"FROM {stage} AS s WHERE {self._deleted} = {delete}{places}"
         for batch in query_rows(self._connection, staged, source, table.types):
-            kind = OPERATION_DELETE if delete else OPERATION_UPSERT
-            whole = batch.append_column(OPERATION, pa.array([kind] * batch.num_rows, pa.string()))
-            for row in range(batch.num_rows):
-                yield refused_row(whole, row, columns=table.names, key=table.primary_key, reason=reason)
+            whole = batch.append_column(OPERATION, pa.array([kind], pa.string()))
+            row = refused_row(whole, 0, columns=table.names, key=table.primary_key, reason=reason)
+            refuse_if_asked(table, row)
+            self.refused.append(row)
+            self.deletes += delete
+            self.upserts += not delete
+        most = table.settings.max_refused_rows
+        if most is not None and len(self.refused) > most:
+            example = table.mask.told(self.refused[0])
+            raise too_many_refused(f"table '{table.name}'", most, len(self.refused), example)
 
 
 def _tid(place: int) -> str:

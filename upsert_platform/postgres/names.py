@@ -36,22 +36,18 @@ def quote(name: str) -> str:
 
 
 def literal(text: str) -> str:
-    """A text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"
+    """A text as SQL has it, whatever the server takes a backslash for."""
+    quoted = "'" + text.replace("'", "''") + "'"
+    return " E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted
 
 
 def parse_name(text: str) -> Name:
-    """Reads ``table``, ``schema.table`` or ``"a.b"."c"``.
-
-    Raises:
-        ValueError: the text is not a name.
-    """
+    """Reads ``table``, ``schema.table`` or ``"a.b"."c"``; raises ValueError where the text is not a name."""
     match = _NAME.fullmatch(text.strip())
     if match is None:
         raise ValueError('takes table, schema.table, or parts in double quotes: "a.b"."c"')
-    schema, table = (
-        part[1:-1].replace('""', '"') if part.startswith('"') else part.strip() for part in (match[1] or "", match[2])
-    )
-    if too_long := [part for part in (schema, table) if len(part.encode()) > MOST_BYTES]:
+    parts = [part.strip() for part in (match[1] or "", match[2])]
+    parts = [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
+    if too_long := [part for part in parts if len(part.encode()) > MOST_BYTES]:
         raise ValueError(f"has the name '{too_long[0]}'; PostgreSQL takes {MOST_BYTES} bytes at most")
-    return Name(schema, table)
+    return Name(*parts)

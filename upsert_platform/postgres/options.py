@@ -8,28 +8,35 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from pydantic import BeforeValidator, SecretStr, field_validator
 
-from upsert_platform.core.options import Boolean, Duration, option
+from upsert_platform.core.options import Boolean, PositiveDuration, option
 from upsert_platform.postgres.names import Name, parse_name
 from upsert_platform.writing.options import WrittenSettings, lowered
 
-_TLS: Final = ("sslmode", "sslrootcert", "sslcert", "sslkey")
-CONNECTION_PARAMETERS: Final = (*_TLS, "application_name", "target_session_attrs", "currentSchema")
+_SCHEMA: Final = "currentSchema"
+CONNECTION_PARAMETERS: Final = (
+    "sslmode", "sslrootcert", "sslcert", "sslkey", "application_name", "target_session_attrs", _SCHEMA,
+)  # fmt: skip
 """Parameters that a URL may have: those of libpq, and the schema of tables as the JDBC driver names it."""
+_PAGES: Final = "tasks read ranges of the table's pages"
+_NO_CACHE: Final = "each lookup asks the server"
 WITHOUT_EFFECT: Final = {
     "driver": "no JDBC driver is used",
     "sink.buffer-flush.interval": "a write ends with one transaction; nothing is flushed by time",
-}
+    **{f"scan.partition.{name}": _PAGES for name in ("column", "num", "lower-bound", "upper-bound")},
+    **dict.fromkeys(("scan.fetch-size", "scan.auto-commit"), "rows are read by COPY"),
+    **dict.fromkeys(("lookup.cache", "lookup.cache.max-rows", "lookup.cache.ttl"), _NO_CACHE),
+    **{f"lookup.partial-cache.{name}": _NO_CACHE
+       for name in ("max-rows", "expire-after-write", "expire-after-access", "cache-missing-key")},
+}  # fmt: skip
 """Options of Flink's JDBC connector that are accepted with a warning, to the reason."""
 _ONE_TRANSACTION: Final = "rows are copied and merged by one transaction per batch"
 HOLOGRES_WITHOUT_EFFECT: Final = {
-    **dict.fromkeys(("sdkmode", "sink.write-mode", "bulkload", "jdbcwritebatchsize", "sink.insert.batch-size"),
-                    _ONE_TRANSACTION),
-    **dict.fromkeys(("jdbcwriteflushinterval", "sink.insert.flush-interval-ms"), _ONE_TRANSACTION),
+    **dict.fromkeys(("sdkmode", "sink.write-mode", "bulkload", "jdbcwritebatchsize", "sink.insert.batch-size",
+                     "jdbcwriteflushinterval", "sink.insert.flush-interval-ms"), _ONE_TRANSACTION),
     **dict.fromkeys(("connectionsize", "connection.pool.size", "connectionpoolname", "connection.pool.name"),
                     "each task has one connection"),
 }  # fmt: skip
 """Options of Hologres' connector that are accepted with a warning, to the reason."""
-_DEFAULT_PORT: Final = 5432
 
 
 class _LoginSettings(WrittenSettings):
@@ -37,32 +44,23 @@ class _LoginSettings(WrittenSettings):
 
     username: str = option("username", origin="flink", description="User of the database.", min_length=1)
     password: SecretStr = option("password", SecretStr(""), origin="flink", description="Its password.")
-    connect_timeout: Duration = option(
-        "connection.max-retry-timeout",
-        timedelta(seconds=30),
-        origin="flink",
+    connect_timeout: PositiveDuration = option(
+        "connection.max-retry-timeout", timedelta(seconds=30), origin="flink",
         description="Longest wait for a connection.",
-    )
+    )  # fmt: skip
     flush_rows: int = option(
-        "sink.buffer-flush.max-rows",
-        100_000,
-        origin="flink",
+        "sink.buffer-flush.max-rows", 100_000, origin="flink", ge=1,
         description="Rows of one COPY. A row that the server refuses is looked for within them.",
-        ge=1,
-    )
+    )  # fmt: skip
     auto_create: Boolean = option(
-        "auto.create",
-        False,
-        origin="platform",
+        "auto.create", False, origin="platform",
         description="Creates the table when it is missing, and adds declared columns that it lacks.",
-    )
-
-    @field_validator("connect_timeout")
-    @classmethod
-    def _duration_is_positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("takes a duration above zero")
-        return value
+    )  # fmt: skip
+    snapshot_interval: PositiveDuration | None = option(
+        "scan.snapshot.interval", None, origin="platform",
+        description="Of a table that is read: how old its snapshot may be before a run takes a new one. Without it the"
+        " table is read once, and again when job `rebuild` names it.",
+    )  # fmt: skip
 
 
 class PostgresSettings(_LoginSettings):
@@ -73,26 +71,20 @@ class PostgresSettings(_LoginSettings):
         "connector", "postgres", origin="platform", description="Selects this connector."
     )
     url: str = option(
-        "url",
-        origin="flink",
+        "url", origin="flink",
         description="`jdbc:postgresql://host:port/database`, or the same without `jdbc:`; several hosts are joined by"
         " commas. Parameters: `sslmode`, `sslrootcert`, `sslcert`, `sslkey`, `application_name`,"
         " `target_session_attrs`, as libpq has them, and `currentSchema`.",
-    )
+    )  # fmt: skip
     table_name: str = option(
-        "table-name",
-        "",
-        origin="flink",
+        "table-name", "", origin="flink",
         description="Table, or schema.table; parts with a point or a quote stand in double quotes. The declared name by"
         " default. Case counts.",
-    )
+    )  # fmt: skip
     max_retries: int = option(
-        "sink.max-retries",
-        3,
-        origin="flink",
+        "sink.max-retries", 3, origin="flink", ge=0,
         description="How often the transaction of a write is tried again after a deadlock or a serialization failure.",
-        ge=0,
-    )
+    )  # fmt: skip
 
     @field_validator("url")
     @classmethod
@@ -103,7 +95,8 @@ class PostgresSettings(_LoginSettings):
             raise ValueError("takes an address such as jdbc:postgresql://host:5432/database")
         if "@" in parts.netloc:
             raise ValueError("takes no user or password; use 'username' and 'password'")
-        for _, port in _hosts(text):
+        for place in parts.netloc.split(","):
+            port = place.rpartition("]")[2].partition(":")[2]
             if port and not port.isdigit():
                 raise ValueError(f"has the port '{port}', which is no number")
         unknown = [name for name, _ in parse_qsl(parts.query) if name not in CONNECTION_PARAMETERS]
@@ -122,14 +115,12 @@ class PostgresSettings(_LoginSettings):
         return dict(parse_qsl(urlsplit(self.url).query))
 
     @property
-    def database(self) -> str:
-        """Name of the database."""
-        return unquote(urlsplit(self.url).path.strip("/"))
-
-    @property
-    def hosts(self) -> tuple[tuple[str, int], ...]:
-        """Hosts with their ports, in the order in which they are tried."""
-        return tuple((host, int(port or _DEFAULT_PORT)) for host, port in _hosts(self.url))
+    def libpq(self) -> dict[str, str]:
+        """Host, database and user as libpq has them, with the parameters of the URL that are its own."""
+        hosts, name = urlsplit(self.url).netloc, unquote(urlsplit(self.url).path.strip("/"))
+        own = {name: value for name, value in self.parameters.items() if name != _SCHEMA}
+        writes = {"target_session_attrs": "read-write"} if "," in hosts else {}
+        return {"conninfo": f"postgresql://{hosts}", "dbname": name, "user": self.username, **writes, **own}
 
     @property
     def address(self) -> str:
@@ -139,15 +130,7 @@ class PostgresSettings(_LoginSettings):
     def place(self, declared: str) -> Name:
         """Schema and name of the table, of which `declared` is the declared name."""
         schema, name = parse_name(self.table_name) if self.table_name else ("", declared)
-        return Name(schema or self.parameters.get("currentSchema", "public"), name)
-
-
-def _hosts(url: str) -> list[tuple[str, str]]:
-    found = []
-    for item in urlsplit(url).netloc.split(","):
-        host, port = item.rsplit(":", 1) if ":" in item.rpartition("]")[2] else (item, "")
-        found.append((host.strip("[]"), port))
-    return found
+        return Name(schema or self.parameters.get(_SCHEMA, "public"), name)
 
 
 class HologresServer(PostgresSettings):

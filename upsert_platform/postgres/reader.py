@@ -14,14 +14,15 @@ import pyarrow as pa
 
 from upsert_platform.core.connector import KeyReader
 from upsert_platform.core.errors import DestinationError
-from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.postgres.client import Session, transaction
+from upsert_platform.core.types import LogicalType
+from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.decode import query_rows, schema_of
+from upsert_platform.postgres.encode import given_rows
 from upsert_platform.postgres.names import literal, quote
 from upsert_platform.postgres.schema import prepare_table
-from upsert_platform.postgres.stage import beside_rows, halves
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.postgres.types import Found, cast_of, changes_values
+from upsert_platform.writing.blocks import halves
 
 Batches = Iterator[pa.RecordBatch]
 RANGES_DDL: Final = "first BIGINT, last BIGINT"
@@ -30,7 +31,6 @@ _PAGES: Final = 8192
 _MOST_RANGES: Final = 1024
 _MOST_KEYS: Final = 100_000
 """Keys that are looked up at once."""
-_PLACE: Final = "place"
 
 
 def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]:
@@ -55,13 +55,16 @@ def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]
 def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     """The first rows of a table, by key, in declared types."""
     order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
-    with transaction(table.settings) as connection:
-        source = f"FROM {table.place.sql} AS t ORDER BY {order} LIMIT {limit}"
-        return pa.Table.from_batches(query_rows(connection, _own(table), source, table.types), schema_of(table.types))
+    return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of(table.types))
 
 
-def _own(table: PostgresTable) -> dict[str, str]:
-    return {name: f"t.{quote(name)}" for name in table.names}
+def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
+    own = {name: f"t.{quote(name)}" for name in table.names}
+    with connected(table.settings) as connection, connection.transaction():
+        if snapshot:
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            connection.execute(f"SET TRANSACTION SNAPSHOT {literal(snapshot)}")
+        yield from query_rows(connection, own, f"FROM {table.place.sql} AS t{rest}", table.types)
 
 
 @dataclass(frozen=True)
@@ -74,18 +77,10 @@ class RangeRows:
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
             for bounds in batch.to_pylist():
-                yield from self.between(bounds["first"], bounds["last"])
-
-    def between(self, first: int, last: int) -> Batches:
-        """Yield the rows of a range of pages."""
-        clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
-        where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-        with transaction(self.table.settings) as connection:
-            if self.snapshot:
-                connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-                connection.execute(f"SET TRANSACTION SNAPSHOT {literal(self.snapshot)}")
-            source = f"FROM {self.table.place.sql} AS t{where}"
-            yield from query_rows(connection, _own(self.table), source, self.table.types)
+                first, last = bounds["first"], bounds["last"]
+                clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
+                where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
+                yield from _selected(self.table, where, snapshot=self.snapshot)
 
 
 @dataclass(frozen=True)
@@ -96,20 +91,14 @@ class KeyRows:
     found: Mapping[str, Found]
 
     def __call__(self, batches: Batches) -> Batches:
+        table = self.table
+        casts = (cast_of(f"s.c{n}", table.types[name], self.found[name]) for n, name in enumerate(table.primary_key))
+        same = " AND ".join(f"t.{quote(name)} = {cast}" for name, cast in zip(table.primary_key, casts, strict=True))
         for batch in batches:
             for start in range(0, batch.num_rows, _MOST_KEYS):
-                yield from self._rows(batch.slice(start, _MOST_KEYS))
-
-    def _rows(self, batch: pa.RecordBatch) -> Batches:
-        table = self.table
-        same = " AND ".join(
-            f"t.{quote(name)} = {cast_of(f's.c{place}', logical, self.found[name])}"
-            for place, (name, logical) in enumerate(table.key_types.items())
-        )
-        keys = {name: batch.column(name) for name in table.primary_key}
-        with beside_rows(table, keys, table.types) as (connection, stage):
-            source = f"FROM {table.place.sql} AS t JOIN {stage} AS s ON {same}"
-            yield from query_rows(connection, _own(table), source, table.types)
+                part = batch.slice(start, _MOST_KEYS)
+                keys = given_rows({name: part.column(name) for name in table.primary_key}, table.types)
+                yield from _selected(table, f" JOIN {keys} ON {same}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +111,7 @@ class PostgresKeyReader(KeyReader):
     def open(self) -> Iterator[Callable[[pa.Table], Batches]]:
         """Compares the table with its declaration; each question has a connection of its own."""
         with closing(Session(self.table.settings)) as session:
-            found = prepare_table(session, self.table, written=False)
+            found = prepare_table(session, self.table, written=False, keyed=False)
         fetch = KeyRows(self.table, found.columns)
         yield lambda keys: fetch(iter(keys.to_batches()))
 
@@ -156,14 +145,11 @@ class HeldRows:
 
     def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = changed_columns(self.table, self.found)
-        types = {_PLACE: LogicalType(TypeName.BIGINT), **columns}
-        values = {_PLACE: pa.array(range(batch.num_rows), pa.int64()), **{name: batch.column(name) for name in columns}}
-        casts = {
-            name: f"({cast_of(f's.c{place}', logical, self.found[name])})"
-            for place, (name, logical) in enumerate(columns.items(), 1)
-        }
-        with beside_rows(self.table, values, types) as (connection, stage):
-            found = query_rows(connection, casts, f"FROM {stage} AS s ORDER BY s.c0", columns)
+        casts = {name: f"({cast_of(f's.c{n}', columns[name], self.found[name])})" for n, name in enumerate(columns)}
+        given = given_rows({name: batch.column(name) for name in columns}, columns)
+        with connected(self.table.settings) as connection:
+            # A function in FROM gives its rows in their order.
+            found = query_rows(connection, casts, f"FROM {given}", columns)
             rows = pa.Table.from_batches(found, schema_of(columns)).combine_chunks()
         for name in columns:
             index = batch.schema.get_field_index(name)

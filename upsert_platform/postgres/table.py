@@ -40,28 +40,18 @@ class PostgresTable:
         return tuple(self.types)
 
     @property
-    def key_types(self) -> dict[str, LogicalType]:
-        """Columns of the key, in its order, to their types."""
-        return {name: self.types[name] for name in self.primary_key}
-
-    @property
     def control(self) -> Name:
         """The control table."""
         return self.place.beside(self.settings.control_table)
 
 
 def read_postgres_table(
-    table: Table,
-    model: type[PostgresSettings | HologresSettings],
-    *,
-    ignored: Mapping[str, str],
-    keyed: bool = True,
+    table: Table, model: type[PostgresSettings | HologresSettings], ignored: Mapping[str, str]
 ) -> tuple[PostgresTable | None, list[Problem]]:
     """Reads a declared table: it, or None when a problem is an error, and every problem found.
 
     Args:
         ignored: options without effect, to the reason.
-        keyed: whether it needs a primary key.
     """
     declared, problems = read_settings(
         model, table.options, subject=f"table '{table.name}'", location=table.location, ignore=ignored.__contains__
@@ -72,37 +62,39 @@ def read_postgres_table(
     except ValidationError as error:
         reason = error.errors(include_input=False)[0]["msg"].removeprefix("Value error, ")
         problems.append(Problem(f"table '{table.name}': the place of the table {reason}", table.location))
-    problems += [*without_effect(table, ignored), *_check(table, settings, keyed=keyed)]
+    problems += [*without_effect(table, ignored), *_column_problems(table)]
+    if settings is not None:
+        problems += _name_problems(table, settings)
     if settings is None or any(problem.severity == "error" for problem in problems):
         return None, problems
-    place = settings.place(table.name)
-    found = PostgresTable(table.name, place, table.physical_columns, table.primary_key, settings, Mask.of(table))
-    return found, problems
+    place, columns = settings.place(table.name), table.physical_columns
+    return PostgresTable(table.name, place, columns, table.primary_key, settings, Mask.of(table)), problems
 
 
-def _check(table: Table, settings: PostgresSettings | None, *, keyed: bool) -> Iterator[Problem]:
-    subject = f"table '{table.name}'"
-    long = f"PostgreSQL takes names of {MOST_BYTES} bytes"
-    if settings is not None:
-        place = table.options.location("control.table") or table.location
-        try:
-            control = parse_name(settings.control_table)
-        except ValueError as error:
-            yield Problem(f"{subject}: option 'control.table' {error}", place)
-        else:
-            if control.schema or control.table != settings.control_table:
-                rule = "takes a plain name; the table stands in the schema of the written one"
-                yield Problem(f"{subject}: option 'control.table' {rule}", place)
-            if not settings.table_name and len(table.name.encode()) > MOST_BYTES:
-                yield Problem(f"{subject}: {long}; set 'table-name'", table.location)
-            stored = settings.place(table.name).table
-            yield from control_problem(table, control=settings.control_table, stored=stored)
+_LONG = f"PostgreSQL takes names of {MOST_BYTES} bytes"
+
+
+def _name_problems(table: Table, settings: PostgresSettings) -> Iterator[Problem]:
+    subject, control = f"table '{table.name}'", settings.control_table
+    where = table.options.location("control.table") or table.location
+    try:
+        if parse_name(control) != Name("", control):
+            rule = "takes a plain name; the table stands in the schema of the written one"
+            yield Problem(f"{subject}: option 'control.table' {rule}", where)
+    except ValueError as error:
+        yield Problem(f"{subject}: option 'control.table' {error}", where)
+    if not settings.table_name and len(table.name.encode()) > MOST_BYTES:
+        yield Problem(f"{subject}: {_LONG}; set 'table-name'", table.location)
+    yield from control_problem(table, control=control, stored=settings.place(table.name).table)
+
+
+def _column_problems(table: Table) -> Iterator[Problem]:
     yield from column_problems(
-        table, system="a PostgreSQL", name_problem=lambda name: long if len(name.encode()) > MOST_BYTES else None
+        table, system="a PostgreSQL", name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None
     )
-    if keyed and not table.primary_key:
+    if not table.primary_key:
         rule = "a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it"
-        yield Problem(f"{subject}: {rule}", table.location)
+        yield Problem(f"table '{table.name}': {rule}", table.location)
     yield from key_problems(
         table, is_key_type=lambda kind: not (is_json(kind) or is_array(kind)), types="use a scalar type"
     )

@@ -91,22 +91,15 @@ def misfit(logical: LogicalType, found: Found) -> str | None:
         return misfit(element_of(logical), own) if own.name != found.name else "an array is needed"
     if is_json(logical):
         return None if found.name in ("json", "jsonb", "text") else "jsonb is needed"
-    if logical.name is TypeName.DECIMAL:
-        wanted = logical.scale or 0
-        fits = found.scale is None or found.scale >= wanted
-        return (
-            "numeric is needed"
-            if found.name != "numeric"
-            else f"{wanted} digits after the point are needed" * (not fits) or None
-        )
     if logical.name in TEXTS:
         return None if found.is_enum or found.name in (*_PLAIN_TEXTS, *_OTHER_TEXTS) else "text is needed"
-    wire, digits = wire_type(logical), min(logical.precision or 0, _MICROSECONDS)
+    digits, what = min(logical.precision or 0, _MICROSECONDS), "fraction digits"
+    wire: str = wire_type(logical)
+    if logical.name is TypeName.DECIMAL:
+        wire, digits, what = "numeric", logical.scale or 0, "digits after the point"
     if found.name not in (wire, *_WIDER.get(wire, ())):
         return f"{wire} is needed"
-    if found.scale is not None and logical.name is not TypeName.DATE and found.scale < digits:
-        return f"{digits} fraction digits are needed"
-    return None
+    return f"{digits} {what} are needed" if found.scale is not None and found.scale < digits else None
 
 
 def cast_of(expression: str, logical: LogicalType, found: Found) -> str:

@@ -8,13 +8,14 @@ from datetime import timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.connector import Writable
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.core.masking import MASKED
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.maxcompute.table import MaxComputeTable
-from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.connect_connector import ConnectTarget
+from upsert_platform.sync.connectors import connector_of
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.schema import describe
 from upsert_platform.tablestore.table import TablestoreTable
@@ -47,10 +48,10 @@ def destination_rows(target: Target, limit: int) -> pa.Table:
             return pa.Table.from_pylist(connect_cells(target.checked, limit))
         case MaxComputeTable():
             return maxcompute_rows(target.checked, limit)
-        case PostgresTable():
-            from upsert_platform.postgres.reader import first_rows
-
-            return first_rows(target.checked, limit)
+    connector = connector_of(target.table)
+    found = connector.first_rows(target.checked, limit) if isinstance(connector, Writable) else None
+    if found is not None:
+        return found[1]
     raise UpsertPlatformError(
         f"table '{target.table.name}': rows of connector '{target.table.connector}' cannot be read here"
     )

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.capabilities import (
     MOST_TOLD_KEYS,
     ComparesSchema,
     ExpiresRows,
-    ReadsInTasks,
     RowsByKey,
     RowsByShare,
     Shares,
     WritesByMode,
-    WritesInTask,
 )
 from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
 from upsert_platform.core.task_runner import RowsOfTask
@@ -23,11 +21,11 @@ from upsert_platform.tablestore.controlled import ControlledDestination, report_
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
+from upsert_platform.writing.controlled import RowByRow
 from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import opener_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 _MANY_KEYS: Final = 10_000
@@ -37,9 +35,7 @@ _SCANNED_BYTES: Final = 512
 request for rows is charged with 4 KB for each, one for a range with what it reads."""
 
 
-class TablestoreDestination(
-    ControlledDestination, WritesByMode, ExpiresRows, WritesInTask, ReadsInTasks, ComparesSchema
-):
+class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, ExpiresRows, ComparesSchema):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -109,38 +105,27 @@ class TablestoreDestination(
         self._record_applied(span, lease)
         return report_of(written, started=started)
 
-    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
-        """Rows of the table in declared types: all, by the table's partitions, or those of some keys, 100 at a time.
+    def _fetching(self) -> Callable[[Any], Any]:
+        from upsert_platform.tablestore.reader import fetching_task
 
-        Args:
-            keys: columns named as the primary key. Duplicates are asked for once.
-        """
+        return fetching_task(self.table)
+
+    def _all_rows(self, spark: SparkSession) -> DataFrame:
+        """Rows by the table's partitions."""
         from upsert_platform.tablestore.ranges import read_ranges
-        from upsert_platform.tablestore.reader import RANGES_DDL, fetching_task, scanning_task
+        from upsert_platform.tablestore.reader import RANGES_DDL, scanning_task
 
-        if keys is not None:
-            return self._rows_of_keys(keys, fetching_task(self.table))
         ranges = [(bounds,) for bounds in read_ranges(self.table)]
         return self._rows_of_ranges(spark, ranges, RANGES_DDL, scanning_task(self.table))
 
-    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare:
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
         """Rows of keys, 100 per request; all rows, by ranges, of a table that has few others."""
         from upsert_platform.tablestore.ranges import measured_ranges
-        from upsert_platform.tablestore.reader import RangeRows, fetching_task
+        from upsert_platform.tablestore.reader import RangeRows
 
         if _MANY_KEYS <= rows <= MOST_TOLD_KEYS:
             ranges, size = measured_ranges(self.table)
             if size <= rows * _SCANNED_BYTES:
                 shares = Shares(len(ranges), RangeRows(self.table, tuple(ranges)))
                 return RowsByShare(lambda: shares, others=True)
-        return RowsByKey(fetching_task(self.table))
-
-    def writes_in_task(self) -> bool:
-        """Always: a row is written by itself."""
-        return True
-
-    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
-        """Rows of keys, 100 per request."""
-        from upsert_platform.tablestore.reader import fetching_task
-
-        return self._key_reader(fetching_task(self.table), most)
+        return super().reads_in_tasks(since=since, rows=rows)

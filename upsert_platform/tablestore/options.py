@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, SecretStr, field_validator, model_validator
 
-from upsert_platform.core.options import Boolean, Duration, MemorySize, option
+from upsert_platform.core.options import Boolean, MemorySize, PositiveDuration, option
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.credentials import Role
 from upsert_platform.writing.options import WrittenSettings, lowered
@@ -141,13 +141,13 @@ class TablestoreSettings(WrittenSettings):
         ge=1024,
         le=limits.MAX_BYTES_PER_WRITE,
     )
-    request_timeout: Duration = option(
+    request_timeout: PositiveDuration = option(
         "request.timeout",
         timedelta(seconds=10),
         origin="platform",
         description="Time for one request; never more than the margin before the end of the writer's lease.",
     )
-    retry_deadline: Duration = option(
+    retry_deadline: PositiveDuration = option(
         "retry.deadline",
         timedelta(minutes=5),
         origin="platform",
@@ -218,13 +218,6 @@ class TablestoreSettings(WrittenSettings):
     def _time_to_live_is_long_enough(cls, value: int) -> int:
         if value != -1 and value < limits.MIN_TIME_TO_LIVE_SECONDS:
             raise ValueError(f"takes -1 or at least {limits.MIN_TIME_TO_LIVE_SECONDS} seconds")
-        return value
-
-    @field_validator("request_timeout", "retry_deadline")
-    @classmethod
-    def _duration_is_positive(cls, value: timedelta) -> timedelta:
-        if value <= timedelta(0):
-            raise ValueError("takes a duration above zero")
         return value
 
     @model_validator(mode="after")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from upsert_platform.core.capabilities import Resets
+from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, WritesInTask
 from upsert_platform.core.destination import Destination, KeepRefused, Lease, Verdict
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import RowsOfTask
@@ -143,16 +144,40 @@ class ControlledTable(Destination, Resets):
     def _schema(self) -> str:
         return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
 
-    def _key_reader(self, fetch: Callable[[Any], Any], most: int) -> Callable[[pa.Table], pa.Table | None]:
-        """Return a reader of the rows of few keys in one task (`capabilities.WritesInTask.key_reader`).
+
+class RowByRow(ControlledTable, WritesInTask, ReadsInTasks):
+    """A table whose rows are written one by one, and found by their keys from any task."""
+
+    @abstractmethod
+    def _fetching(self) -> Callable[[Any], Any]:
+        """Return a function for ``mapInArrow`` from keys to the rows that have them; it can be pickled."""
+
+    @abstractmethod
+    def _all_rows(self, spark: SparkSession) -> DataFrame:
+        """Return every row in declared types."""
+
+    def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
+        """Rows of the table in declared types: all, by ranges, or those of some keys.
 
         Args:
-            fetch: a function for ``mapInArrow`` from keys to rows.
+            keys: columns named as the primary key. Duplicates are asked for once.
         """
+        return self._all_rows(spark) if keys is None else self._rows_of_keys(keys, self._fetching())
+
+    def writes_in_task(self) -> bool:
+        """Always."""
+        return True
+
+    def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
+        """Rows of keys; None where the system holds values in a form of its own."""
+        return None if self.holder() else RowsByKey(self._fetching())
+
+    def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
+        """Rows of keys."""
         import pyarrow as pa
 
         fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
-        return FewRows(fetch, pa.schema(fields), most)
+        return FewRows(self._fetching(), pa.schema(fields), most)
 
 
 @dataclass(frozen=True)

@@ -240,6 +240,18 @@ def raising_what_tasks_raised(what: str) -> Iterator[None]:
         raise raised or DestinationError(f"{what}: a writing task failed: {str(error)[:2000]}") from error
 
 
+@contextmanager
+def raised_by_tasks() -> Iterator[None]:
+    """Raise the platform's own error of a task in place of what Spark raises for it."""
+    try:
+        yield
+    except Exception as error:
+        raised = failure_of(error)
+        if raised is None:
+            raise
+        raise raised from error
+
+
 def failure_of(error: BaseException) -> UpsertPlatformError | None:
     """The platform's own error inside what Spark raised for a failed task; None when the task ended otherwise.
 

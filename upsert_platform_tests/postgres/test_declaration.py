@@ -26,8 +26,10 @@ def test_options_by_the_names_of_flinks_jdbc_connector() -> None:
     table, problems = declare(ID, url=url, driver="org.postgresql.Driver")
     assert table is not None
     settings = table.settings
-    assert settings.hosts == (("one", 6432), ("::1", 5432))
-    assert (settings.database, settings.parameters["sslmode"]) == ("my shop", "verify-full")
+    assert settings.libpq == {
+        "conninfo": "postgresql://one:6432,[::1]", "dbname": "my shop", "user": "writer", "sslmode": "verify-full",
+        "target_session_attrs": "read-write",
+    }  # fmt: skip
     assert table.place == Name("serving", "users")
     assert [(item.severity, item.message) for item in problems] == [
         ("warning", "table 'users': 'driver' has no effect: no JDBC driver is used")
@@ -145,7 +147,7 @@ def test_options_by_the_names_of_hologres_connector_for_flink() -> None:
     table, problems = _hologres(tablename="serving.users", **more, jdbcwritebatchsize="256")
     assert table is not None
     settings = table.settings
-    assert (settings.hosts, settings.database) == ((("h.example.com", 80),), "shop@writers")
+    assert (settings.libpq["conninfo"], settings.libpq["dbname"]) == ("postgresql://h.example.com:80", "shop@writers")
     assert (table.place, settings.username, settings.max_retries) == (Name("serving", "users"), "BASIC$me", 2)
     assert (settings.parameters["sslmode"], settings.parameters["sslrootcert"]) == ("verify-full", "/ca.pem")
     assert settings.is_hologres
