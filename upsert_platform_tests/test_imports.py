@@ -112,7 +112,7 @@ IN_WORKERS = (
     "tablestore.connect.reading", "engine.tasks", "mysql.binlog.reader", "mysql.snapshot",
     "mysql.landing", "mysql.text_values", "mysql.canonical", "mysql.chunk_sums", "mysql.proof_tasks",
     "changelog.replays", "changelog.summed_in_tasks", "engine.native_insert",
-    "writing.check_task", "core.task_runner",
+    "changelog.check_task", "changelog.compared_rows", "core.task_runner",
     "postgres.stage", "postgres.reader", "postgres.merge",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""

@@ -34,6 +34,12 @@ BEFORE: Final = internal("before")
 before the change, as a struct; null of a row that was not there."""
 FAILED: Final = internal("failed")
 """Column that a change frame has on its way: why a row could not be computed, else null. Destinations do not see it."""
+STATUS: Final = internal("status")
+"""Column of compared rows: how they differ (`changelog/compared_rows.py`), null where they do not."""
+WANTED: Final = internal("wanted")
+"""Whether a destination has to have an expected row; null of a row that is found and not expected."""
+FOUND: Final = internal("found")
+"""Whether a destination has a row of a compared key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.core.destination import Destination, DestinationState
+from upsert_platform.core.destination import STATUS, Destination, DestinationState
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
 from upsert_platform.core.plan import expressions
@@ -32,10 +32,10 @@ from upsert_platform.proofs.declared_changes import declared_changes
 from upsert_platform.proofs.inputs import queries_of, tables_of
 from upsert_platform.proofs.world import World, world_of
 from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of, query_store
-from upsert_platform.sync.comparison import SHOWN_ROWS, STATUS, Comparison
+from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_sums import bucket_of
-from upsert_platform.sync.verify import CHANGE, as_held, is_comparable, judged_by_buckets, summed
+from upsert_platform.sync.verify import as_held, is_comparable, judged_by_buckets, summed
 from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
@@ -362,13 +362,12 @@ class _Planning:
         if self._estimate:
             changes, actual = (self._sampled(frame, hop.destination.primary_key) for frame in (changes, actual))
         joined, equal = judged_by_buckets(hop, changes, actual)
-        judged = joined.drop(CHANGE).persist()
+        judged = joined.persist()
         try:
-            found = summed(hop, judged, batch=upto, complete=True, most=self._examples)
+            found = summed(hop, judged, batch=upto, complete=True, most=self._examples, equal=equal)
             columns = _differing_columns(hop, judged) if found.stale else {}
         finally:
             judged.unpersist()
-        found = replace(found, compared=found.compared + equal.rows, rows=(found.rows or 0) + equal.wanted)
         if not self._estimate:
             return found, columns
         found = replace(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows, FindsDuplicates, StoresOtherValues
-from upsert_platform.core.destination import Destination
+from upsert_platform.core.destination import STATUS, Destination
 from upsert_platform.core.errors import ChangelogError, DestinationError
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.types import quote_name, spark_type
@@ -26,7 +26,7 @@ from upsert_platform.proofs.ends import APPLIED, LATEST, At, Ends, ends_of_sourc
 from upsert_platform.proofs.inputs import NotProvableError, ProofInputs, ReadTopic, topics_of
 from upsert_platform.sync.audit import ends_of_batches
 from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of
-from upsert_platform.sync.comparison import SHOWN_ROWS, STATUS, Comparison
+from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import check_position
 from upsert_platform.sync.verify import CHANGE, NO_DIFFERENCE, as_held, judged_by_buckets, judged_rows, summed
@@ -267,10 +267,12 @@ class _Judging:
 
         deadline = time.monotonic() + settle
         changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=self._batch))
-        joined, equal = judged_by_buckets(self._hop, changes, self._hop.destination.read(self._spark))
+        joined, equal = judged_by_buckets(
+            self._hop, changes, self._hop.destination.read(self._spark), keeps_change=True
+        )
         judged = joined.persist()
         try:
-            compared = summed(self._hop, judged, batch=self._batch, complete=True, most=0)
+            compared = summed(self._hop, judged, batch=self._batch, complete=True, most=0, equal=equal)
             differing = _kept(judged.where(_differs()))
         finally:
             judged.unpersist()
@@ -305,8 +307,8 @@ class _Judging:
             through={},
             found=replace(
                 found,
-                compared=equal.rows + compared.compared,
-                rows=equal.wanted + (compared.rows or 0),
+                compared=compared.compared,
+                rows=compared.rows,
                 refused=compared.refused,
             ),
             moving=moved.missing + moved.extra + moved.stale,
@@ -324,7 +326,7 @@ class _Judging:
         changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=upto))
         named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
         changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
-        return judged_rows(self._hop, changes, rows)
+        return judged_rows(self._hop, changes, rows, keeps_change=True)
 
     def _looked_again(self, differing: DataFrame, upto: int) -> DataFrame:
         """Return the rows that differ still, as the table has them now and the topic up to a batch."""

@@ -17,7 +17,7 @@ MODULES: Final = (
     "upsert_platform.changelog.change_rows",
     "upsert_platform.changelog.summed_in_tasks",
     "confluent_kafka",
-    "upsert_platform.writing.check_task",
+    "upsert_platform.changelog.check_task",
     "upsert_platform.kafka.sink.sink",
     "upsert_platform.kafka.source.read_range",
     "upsert_platform.kafka.source.source",

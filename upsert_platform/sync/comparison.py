@@ -8,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from upsert_platform.core.capabilities import ReadsRecent
-from upsert_platform.core.destination import Verdict
-from upsert_platform.core.internal_columns import internal
+from upsert_platform.core.destination import STATUS, Verdict
 from upsert_platform.core.masking import Mask
 from upsert_platform.sync.destination_hop import DestinationHop
 
@@ -18,7 +17,6 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
-STATUS: Final = internal("status")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from upsert_platform.core.destination import WANTED
 from upsert_platform.core.internal_columns import internal
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HASHES: Final = (internal("hash0"), internal("hash1"))
-WANTED: Final = internal("wanted")
 _ROWS: Final = internal("rows")
 _COUNTED: Final = internal("counted")
 _SIDE: Final = internal("side")
@@ -61,7 +61,7 @@ def equal_buckets(expected: DataFrame, found: DataFrame) -> EqualBuckets:
     """Compare two sides bucket by bucket: frames of `with_hashes` with the column `BUCKET`.
 
     Args:
-        expected: with the column `WANTED`, as in `equal_rows`.
+        expected: with the column `WANTED`, which says of a row whether the other side has to have it.
     """
     from pyspark.sql import functions as F
 
@@ -81,24 +81,6 @@ def equal_buckets(expected: DataFrame, found: DataFrame) -> EqualBuckets:
     equal = set(sums).difference(differing)
     alike = EqualRows(sum(rows.get(item, 0) for item in equal), sum(sums[item][0][counted] for item in equal))
     return EqualBuckets(differing, alike)
-
-
-def equal_rows(expected: DataFrame, found: DataFrame) -> EqualRows | None:
-    """Return whether the wanted rows of one side are just the rows of the other: frames of `with_hashes`.
-
-    Args:
-        expected: with the column `WANTED`, which says of a row whether the other side has to have it.
-
-    Returns:
-        How many there are where both sides are equal; else None.
-    """
-    from pyspark.sql import functions as F
-
-    left = expected.agg(*_sums(F.col(WANTED)), F.lit(0).alias(_SIDE))
-    right = found.agg(*_sums(F.lit(True)), F.lit(1).alias(_SIDE))
-    one, other = sorted(left.union(right).collect(), key=lambda row: row[_SIDE])
-    compared = [name for name in left.columns if name not in (_ROWS, _SIDE)]
-    return EqualRows(one[_ROWS], one[_COUNTED]) if all(one[name] == other[name] for name in compared) else None
 
 
 def with_hashes(frame: DataFrame, names: Sequence[str]) -> DataFrame:

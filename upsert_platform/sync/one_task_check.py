@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from upsert_platform.changelog.check_task import CheckOfBatch
 from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows, WritesByMode, WritesInTask
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import LocalTaskRunner
@@ -10,7 +11,6 @@ from upsert_platform.sync.comparison import (
     SAMPLE_ROWS,
     SAMPLE_SCANNED_ROWS,
     SHOWN_ROWS,
-    STATUS,
     Comparison,
     describe,
     sampled_since,
@@ -18,7 +18,6 @@ from upsert_platform.sync.comparison import (
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.few_files import few_files
 from upsert_platform.sync.on_demand import OnDemand
-from upsert_platform.writing.check_task import CheckOfBatch
 
 
 def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison | None:
@@ -72,10 +71,7 @@ def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto:
         stale=compared.stale,
         refused=0,
         earlier_batches=after - since,
-        sample=tuple(
-            describe({STATUS: status, **row}, task.key, task.columns, skips_nulls=False, mask=mask)
-            for status, row in compared.wrong
-        ),
+        sample=tuple(describe(row, task.key, task.columns, skips_nulls=False, mask=mask) for row in compared.wrong),
     )
     head = hop.store.head()
     # Of rows that differ Spark tells those that another run may be writing.

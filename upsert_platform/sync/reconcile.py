@@ -18,15 +18,16 @@ from upsert_platform.core.destination import (
     OPERATION,
     OPERATION_DELETE,
     SEQUENCE,
+    STATUS,
     DestinationState,
     WriteReport,
 )
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.types import quote_name, spark_type
-from upsert_platform.sync.comparison import STATUS, Comparison
+from upsert_platform.sync.comparison import Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import restored_from_older
-from upsert_platform.sync.verify import CHANGE, as_held, check_everything, judged_rows, summed
+from upsert_platform.sync.verify import CHANGE, as_held, check_everything, judged_by_buckets, summed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -128,9 +129,10 @@ def reconcile(
             )
         applied = found.upto
         changes = as_held(hop.destination, hop.changes(spark, after=0, upto=applied))
-        judged = judged_rows(hop, changes, hop.destination.read(spark)).persist()
+        joined, equal = judged_by_buckets(hop, changes, hop.destination.read(spark), keeps_change=True)
+        judged = joined.persist()
         try:
-            before = summed(hop, judged, batch=applied, complete=True)
+            before = summed(hop, judged, batch=applied, complete=True, equal=equal)
             check(before)
             if before.passed and not found.moves:
                 hop.destination.record_verdict(before.verdict())

@@ -8,7 +8,7 @@ of keys that later batches change are left out.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -25,22 +25,20 @@ from upsert_platform.core.capabilities import (
     StoresOtherValues,
     WritesByMode,
 )
-from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, Destination
+from upsert_platform.core.destination import FOUND, OPERATION, OPERATION_UPSERT, SEQUENCE, STATUS, WANTED, Destination
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Column
 from upsert_platform.core.types import TypeName, quote_name
-from upsert_platform.sync.comparison import SAMPLE_ROWS, SHOWN_ROWS, STATUS, Comparison, describe, sampled_since
+from upsert_platform.sync.comparison import SAMPLE_ROWS, SHOWN_ROWS, Comparison, describe, sampled_since
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_in_tasks import equal_in_tasks
 from upsert_platform.sync.equal_sums import (
     BUCKET,
     HASHES,
-    WANTED,
     EqualRows,
     bucket_of,
     equal_buckets,
-    equal_rows,
     hashes_tell,
     with_hashes,
 )
@@ -52,13 +50,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    _Read = Callable[[DataFrame], DataFrame]
-    """Reads the rows of a destination that have some keys."""
-
+NO_ROWS: Final = EqualRows(0, 0)
 NO_DIFFERENCE: Final = ("refused", "expired")
 CHANGE: Final = internal("change")
-FOUND: Final = internal("found")
-"""Whether a row of the table has the key; else null."""
 
 
 def check_batch(spark: OnDemand, hop: DestinationHop, *, after: int, upto: int) -> Comparison:
@@ -92,14 +86,18 @@ def _check_since(
         changes = _with_sample(changes, destination.primary_key, after=after, earlier_rows=earlier_rows)
     changes = as_held(destination, changes)
 
-    def read(keys: DataFrame) -> DataFrame:
+    changes = changes.persist()  # it is read as keys and as rows
+    try:
+        keys = without_null_keys(changes.select(*[_column(name) for name in destination.primary_key]))
         if recent is None:
-            return destination.read(spark, keys=keys)
-        return recent.read_recent(spark, keys=keys, since=since)
-
-    # Of a topic other records may have been read than those of the keys: then sums over these may be equal still.
-    by_sums = recent is not None or not equality.compared
-    return _compare(hop, changes, read, batch=upto, complete=False, by_sums=by_sums)
+            actual = destination.read(spark, keys=keys)
+        else:
+            actual = recent.read_recent(spark, keys=keys, since=since)
+        # Of a topic other records may have been read than those of the keys: then sums over these may be equal still.
+        by_sums = recent is not None or not equality.compared
+        return _compare(hop, changes, actual, batch=upto, complete=False, by_sums=by_sums)
+    finally:
+        changes.unpersist()
 
 
 def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
@@ -107,7 +105,7 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
     changes = as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
-    return _compare(hop, changes, lambda keys: hop.destination.read(spark), batch=upto, complete=True)
+    return _compare(hop, changes, hop.destination.read(spark), batch=upto, complete=True)
 
 
 def as_held(destination: Destination, changes: DataFrame) -> DataFrame:
@@ -125,49 +123,52 @@ def _with_sample(changes: DataFrame, key: Sequence[str], *, after: int, earlier_
     return changes.where((F.col(SEQUENCE) > after) | drawn)
 
 
-def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> DataFrame:
-    """Expected and found rows side by side, each with a status.
+def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, keeps_change: bool = False) -> DataFrame:
+    """Expected and found rows side by side, each with a status, by tasks (`changelog/compared_rows.py`).
 
     Args:
         changes: a change frame of the destination, one row per key.
         actual: rows of the destination.
+        keeps_change: the result has `CHANGE`.
 
     Returns:
-        `k0`, ... (the primary key), `e0`, ... and `a0`, ... (the other columns as expected and as found), `CHANGE` (the
-        row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``, ``stale``,
-        ``refused``, ``expired``, or null where nothing differs.
+        `k0`, ... (the primary key), `e0`, ... and `a0`, ... (the other columns as expected and as found), `FOUND`,
+        `CHANGE` (the row of `changes` as a struct, null where the key is in none) and `STATUS`: ``missing``, ``extra``,
+        ``stale``, ``refused``, ``expired``, or null where nothing differs.
     """
     from pyspark.sql import functions as F
+    from pyspark.sql.types import BooleanType, StringType, StructField, StructType
 
-    key = list(hop.destination.primary_key)
-    columns = _other_columns(hop)
+    from upsert_platform.changelog.compared_rows import GROUP, ComparedRows, RowComparison
+
+    destination, key, columns = hop.destination, list(hop.destination.primary_key), _other_columns(hop)
     expected, found = _expected(hop, changes), _found(hop, actual)
-    expected, refused = _without_refused(expected, hop, key)
-    if isinstance(hop.destination, StoresOtherValues):
-        expected = _as_stored(hop.destination, expected, key, columns)
-    if isinstance(hop.destination, KeepsOlderRows):
-        places = [index for index, name in enumerate(columns) if name in hop.destination.places]
-        found = _in_current_places(found, expected, len(key), places)
-    joined = join_by_key(expected, found, [f"k{index}" for index in range(len(key))], "full_outer")
-    modes = hop.destination if isinstance(hop.destination, WritesByMode) else None
-    skips_nulls, keeps_deleted = (modes.skips_nulls, modes.keeps_deleted) if modes else (False, False)
-    may_be_gone = F.coalesce(F.col(SEQUENCE) <= _may_have_expired(hop), F.lit(False))
-    same, bare = F.lit(True), F.lit(keeps_deleted)
-    for index in range(len(columns)):
-        # Cells that were written at different times expire one by one.
-        unsaid = (F.col(f"e{index}").isNull() & skips_nulls) | (may_be_gone & F.col(f"a{index}").isNull())
-        same = same & (unsaid | F.col(f"e{index}").eqNullSafe(F.col(f"a{index}")))
-        bare = bare & F.col(f"a{index}").isNull()
-    is_wanted = F.coalesce(F.col(WANTED), F.lit(False))
-    is_found = F.coalesce(F.col(FOUND), F.lit(False))
-    status = (
-        F.when(refused, "refused")
-        .when(is_wanted & ~is_found & may_be_gone, "expired")
-        .when(is_wanted & ~is_found, "missing")
-        .when(~is_wanted & is_found & ~bare, "extra")
-        .when(is_wanted & ~same, "stale")
+    if not keeps_change:
+        expected = expected.drop(CHANGE)
+    expected = _with_refused(expected, hop, key)
+    if isinstance(destination, StoresOtherValues):
+        expected = _as_stored(destination, expected, key, columns)
+    placed = destination.places if isinstance(destination, KeepsOlderRows) else ()
+    modes = destination if isinstance(destination, WritesByMode) else None
+    comparison = RowComparison(
+        keys=len(key),
+        columns=len(columns),
+        skips_nulls=modes is not None and modes.skips_nulls,
+        keeps_deleted=modes is not None and modes.keeps_deleted,
+        expired=_may_have_expired(hop),
+        places=tuple(index for index, name in enumerate(columns) if name in placed),
+        kept=(CHANGE,) if keeps_change else (),
     )
-    return joined.withColumn(STATUS, status)
+    places = [f"k{index}" for index in range(len(key))]
+    sides = expected.unionByName(found, allowMissingColumns=True)
+    # Rows of the same key are in one task, one after the other.
+    grouped = sides.withColumn(GROUP, bucket_of([F.col(place) for place in places]))
+    grouped = grouped.repartition(GROUP).sortWithinPartitions(GROUP)
+    others = [f"{letter}{index}" for letter in "ea" for index in range(len(columns))]
+    given = [*places, *others, *comparison.kept]
+    fields = [StructField(name, sides.schema[name].dataType) for name in given]
+    schema = StructType([*fields, StructField(FOUND, BooleanType()), StructField(STATUS, StringType())])
+    return grouped.mapInArrow(ComparedRows(comparison, tuple(schema.names)), schema)
 
 
 class JudgedRows(NamedTuple):
@@ -182,13 +183,16 @@ class JudgedRows(NamedTuple):
     equal: EqualRows
 
 
-def judged_by_buckets(hop: DestinationHop, changes: DataFrame, actual: DataFrame) -> JudgedRows:
+def judged_by_buckets(
+    hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, keeps_change: bool = False
+) -> JudgedRows:
     """Compare all rows by sums over buckets of keys, and join those of the buckets that differ.
 
-    Both frames are read once where nothing differs; where buckets differ, their rows are read once more.
+    Both frames are read once where nothing differs; where buckets differ, their rows are read once more. Whatever a
+    destination may keep or leave out by its options, rows that are equal pass.
 
     Args:
-        changes, actual: as in `judged_rows`.
+        changes, actual, keeps_change: as in `judged_rows`.
     """
     from pyspark.sql import functions as F
 
@@ -200,7 +204,7 @@ def judged_by_buckets(hop: DestinationHop, changes: DataFrame, actual: DataFrame
     places = [f"k{index}" for index in range(len(key))]
     names = [(place, place) for place in places] + [(f"e{index}", f"a{index}") for index in range(len(columns))]
     if hop.refused.keys().num_rows or not hashes_tell(expected, found, names):
-        return JudgedRows(judged_rows(hop, changes, actual), EqualRows(0, 0))
+        return JudgedRows(judged_rows(hop, changes, actual, keeps_change=keeps_change), NO_ROWS)
     bucket = bucket_of([F.col(place) for place in places]).alias(BUCKET)
     left = with_hashes(expected, [name for name, _ in names]).select(bucket, WANTED, *HASHES)
     right = with_hashes(found, [name for _, name in names]).select(bucket, *HASHES)
@@ -211,6 +215,7 @@ def judged_by_buckets(hop: DestinationHop, changes: DataFrame, actual: DataFrame
             hop,
             changes.where(bucket_of(wanted).isin(*differing)),
             actual.where(bucket_of([_column(name) for name in key]).isin(*differing)),
+            keeps_change=keeps_change,
         ),
         equal,
     )
@@ -221,20 +226,18 @@ def _other_columns(hop: DestinationHop) -> dict[str, Column]:
     return {column.name: column for column in hop.destination.columns if column.name not in key}
 
 
-def _expected(hop: DestinationHop, changes: DataFrame, *, more: Sequence[str] = ()) -> DataFrame:
-    """Expected rows under the names that `judged_rows` gives them, and further columns of `changes`."""
+def _expected(hop: DestinationHop, changes: DataFrame) -> DataFrame:
+    """Expected rows under the names that `judged_rows` gives them."""
     from pyspark.sql import functions as F
 
     wanted = (F.col(OPERATION) == OPERATION_UPSERT).alias(WANTED)
     change = F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE)
-    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *more)
+    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change)
 
 
 def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:
     """Rows of the destination under the names that `judged_rows` gives them."""
-    from pyspark.sql import functions as F
-
-    return actual.select(*_placed(hop, "a"), F.lit(True).alias(FOUND))
+    return actual.select(*_placed(hop, "a"))
 
 
 def _placed(hop: DestinationHop, letter: str) -> list[SparkColumn]:
@@ -254,35 +257,6 @@ def _as_stored(
     return expected.withColumns({place: destination.stored_value(name, F.col(place)) for place, name in names.items()})
 
 
-def _equal_by_sums(hop: DestinationHop, changes: DataFrame, read: _Read) -> EqualRows | None:
-    """Return the number of compared rows if the sums are equal, or None if a join has to find the difference.
-
-    Whatever a destination may keep or leave out by its options, rows that are equal pass. Refused keys are counted.
-    """
-    from pyspark.sql import functions as F
-
-    if hop.refused.keys().num_rows:
-        return None
-    key, columns = hop.destination.primary_key, _other_columns(hop)
-    places, keys = [f"k{index}" for index in range(len(key))], [internal(f"key{index}") for index in range(len(key))]
-    raw = changes.withColumns({kept: _column(name) for kept, name in zip(keys, key, strict=True)})
-    expected = _expected(hop, raw, more=keys)
-    if isinstance(hop.destination, StoresOtherValues):
-        expected = _as_stored(hop.destination, expected, key, columns)
-    expected_names = [*places, *(f"e{index}" for index in range(len(columns)))]
-    found_names = [*places, *(f"a{index}" for index in range(len(columns)))]
-    # Read twice, as keys and as rows; hashes take little room.
-    hashed = with_hashes(expected, expected_names).select(*keys, WANTED, *HASHES).persist()
-    try:
-        wanted = hashed.select(*[F.col(kept).alias(name) for kept, name in zip(keys, key, strict=True)])
-        found = _found(hop, read(without_null_keys(wanted)))
-        if not hashes_tell(expected, found, list(zip(expected_names, found_names, strict=True))):
-            return None
-        return equal_rows(hashed, with_hashes(found, found_names))
-    finally:
-        hashed.unpersist()
-
-
 def _may_have_expired(hop: DestinationHop) -> int:
     """The batch up to which rows were written so long ago that the destination may have let go of them; 0 if none."""
     seconds = hop.destination.time_to_live() if isinstance(hop.destination, ExpiresRows) else None
@@ -292,23 +266,19 @@ def _may_have_expired(hop: DestinationHop) -> int:
 
 
 def _compare(
-    hop: DestinationHop, changes: DataFrame, read: _Read, *, batch: int, complete: bool, by_sums: bool = True
+    hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, batch: int, complete: bool, by_sums: bool = True
 ) -> Comparison:
-    equal = _equal_by_sums(hop, changes, read) if by_sums else None
-    if equal is not None:
-        return _passed(equal, batch=batch, complete=complete)
-    changes = changes.persist()  # it is read as keys and as rows
-    actual = read(without_null_keys(changes.select(*[_column(name) for name in hop.destination.primary_key])))
-    judged = judged_rows(hop, changes, actual).drop(CHANGE).persist()
+    """Compares rows by sums first, unless these are known to differ, and by a join."""
+    joined, equal = judged_by_buckets(hop, changes, actual) if by_sums else (judged_rows(hop, changes, actual), NO_ROWS)
+    judged = joined.persist()
     try:
-        found = summed(hop, judged, batch=batch, complete=complete)
+        found = summed(hop, judged, batch=batch, complete=complete, equal=equal)
         settled = judged if found.passed else _settled_rows(hop, judged, after=batch)
         if settled is judged:
             return found
-        return replace(summed(hop, settled, batch=batch, complete=complete), rows=found.rows)
+        return replace(summed(hop, settled, batch=batch, complete=complete, equal=equal), rows=found.rows)
     finally:
         judged.unpersist()
-        changes.unpersist()
 
 
 def _passed(equal: EqualRows, *, batch: int, complete: bool) -> Comparison:
@@ -333,11 +303,20 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
     return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
 
 
-def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool, most: int = SHOWN_ROWS) -> Comparison:
+def summed(
+    hop: DestinationHop,
+    judged: DataFrame,
+    *,
+    batch: int,
+    complete: bool,
+    most: int = SHOWN_ROWS,
+    equal: EqualRows = NO_ROWS,
+) -> Comparison:
     """Counts what `judged_rows` found, and describes some rows that differ.
 
     Args:
         judged: persisted; it is read twice.
+        equal: further rows, which are equal by their sums.
         most: rows that are described.
     """
     from pyspark.sql import functions as F
@@ -358,44 +337,30 @@ def summed(hop: DestinationHop, judged: DataFrame, *, batch: int, complete: bool
     return Comparison(
         batch=batch,
         complete=complete,
-        compared=sum(counts.values()),
+        compared=equal.rows + sum(counts.values()),
         missing=counts.get("missing", 0),
         extra=counts.get("extra", 0),
         stale=counts.get("stale", 0),
         refused=counts.get("refused", 0),
         expired=counts.get("expired", 0),
         sample=sample,
-        rows=sum(row["found"] for row in groups) if complete else None,
+        rows=equal.wanted + sum(row["found"] for row in groups) if complete else None,
     )
 
 
-def _in_current_places(found: DataFrame, expected: DataFrame, keys: int, places: Sequence[int]) -> DataFrame:
-    """Leaves out rows that a key has in other places than its expected row's; a deleted key may be nowhere."""
+def _with_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> DataFrame:
+    """Return the expected rows with `REFUSED`, if any key was refused."""
     from pyspark.sql import functions as F
 
-    if not places:
-        return found
-    key = [f"k{index}" for index in range(keys)]
-    here = [F.col(f"e{index}").alias(f"p{index}") for index in places]
-    current = expected.where(F.col(WANTED)).select(*key, *here, F.lit(True).alias(internal("placed")))
-    elsewhere = F.lit(False)
-    for index in places:
-        elsewhere = elsewhere | ~F.col(f"a{index}").eqNullSafe(F.col(f"p{index}"))
-    joined = join_by_key(found, current, key, "left")
-    kept = joined.where(F.col(internal("placed")).isNull() | ~elsewhere)
-    return kept.select(*found.columns)
-
-
-def _without_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) -> tuple[DataFrame, SparkColumn]:
-    """The expected rows with the batch in which their key was refused, and whether that was their last change."""
-    from pyspark.sql import functions as F
+    from upsert_platform.changelog.compared_rows import REFUSED
 
     kept = hop.refused.keys()
     if not kept.num_rows:
-        return expected, F.lit(False)
+        return expected
     parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop(KEYS)
     joined = join_by_key(expected, F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
-    return joined, F.coalesce(F.col(SEQUENCE) <= F.col(REFUSED_IN), F.lit(False))
+    refused = F.coalesce(F.col(SEQUENCE) <= F.col(REFUSED_IN), F.lit(False))
+    return joined.withColumn(REFUSED, refused).drop(REFUSED_IN)
 
 
 def _has_times(kind: str) -> bool:

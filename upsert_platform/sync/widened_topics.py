@@ -15,8 +15,8 @@ from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.changelog.change_rows import change_rows
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.core.plain_values import comparable_values
 from upsert_platform.core.types import quote_name
-from upsert_platform.writing.plain_values import comparable_values
 from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:

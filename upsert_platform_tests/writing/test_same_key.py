@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog.row_hashes import hash_cells
-from upsert_platform.writing.plain_values import comparable_values, shown_values
+from upsert_platform.core.plain_values import comparable_values, shown_values
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 
