@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
-from upsert_platform.cli.next_step import next_step, project_option, for_typed_project
+from upsert_platform.cli.next_step import for_typed_project, next_step, project_option
 from upsert_platform.core.errors import DeclarationError, EndpointError, Problem, TopicError, UpsertPlatformError
 
 PROJECT = """
