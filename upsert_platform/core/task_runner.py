@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.errors import EndpointError, UpsertPlatformError
+from upsert_platform.core.jvm_gone import GONE, is_gone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,18 +58,31 @@ class SparkTaskRunner:
     open: Callable[[], SparkSession]
 
     def call(self, task: Callable[[], _T], *, what: str) -> _T:
-        """Return what a task returns; its result reaches the driver as bytes, past Spark SQL."""
+        """Return what a task returns; its result reaches the driver as bytes, past Spark SQL.
+
+        Raises:
+            EndpointError: the JVM is gone.
+        """
+        try:
+            answer = self._answer(task, what)
+        except Exception as error:
+            if is_gone(error):
+                raise EndpointError(GONE) from error
+            raise
+        result: _T
+        result, raised = pickle.loads(answer)
+        if raised is not None:
+            raise raised
+        return result
+
+    def _answer(self, task: Callable[[], _T], what: str) -> bytes:
         context = self.open().sparkContext
         context.setJobDescription(what)
         try:
-            (answer,) = context.parallelize([0], 1).mapPartitions(partial(_answered, task=task)).collect()
+            answers: list[bytes] = context.parallelize([0], 1).mapPartitions(partial(_answered, task=task)).collect()
         finally:
             context.setJobDescription(None)
-        result: _T
-        result, error = pickle.loads(answer)
-        if error is not None:
-            raise error
-        return result
+        return answers[0]
 
 
 def _answered(numbers: Iterator[int], *, task: Callable[[], Any]) -> Iterator[bytes]:

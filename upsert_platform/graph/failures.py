@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import dagster as dg
 
 from upsert_platform.core.error_catalogue import identified, shown
-from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
+from upsert_platform.core.errors import DeclarationError, EndpointError, UpsertPlatformError
+from upsert_platform.core.jvm_gone import GONE, is_gone
 from upsert_platform.core.redaction import redact_error
-from upsert_platform.spark.gateway import GONE, is_gone
 from upsert_platform.writing.outcomes import failure_of
 
 
@@ -34,7 +34,7 @@ def told_plainly() -> Iterator[None]:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
         raised = failure_of(error)
         if raised is None and is_gone(error):
-            raise dg.Failure(description=GONE) from error
+            raised = EndpointError(GONE)
         if raised is None:
             raise
         raise dg.Failure(description=identified(raised)) from error

@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 import time
-from contextlib import suppress
 from pathlib import Path
-from traceback import walk_tb
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.core.errors import EndpointError
@@ -30,12 +27,6 @@ _CONNECTION: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _IGNORING_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 """Ctrl-C is for the program, which ends the JVM in order; an ignored signal stays ignored by what a shell becomes."""
 _LOOK_SECONDS: Final = 0.02
-_ENDING_SECONDS: Final = 1.0
-GONE: Final = (
-    "Spark's JVM is gone: it was killed, most often for want of memory. Give it more with 'spark.driver.memory', or"
-    " take less at once with 'batch.max-records'; the next run goes on where this one stopped"
-)
-"""What is told of an error for which `is_gone` holds."""
 
 
 def start_gateway(*, stderr: int) -> ClientServer:
@@ -89,27 +80,6 @@ def connect(port: int, secret: str) -> ClientServer:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def is_gone(error: BaseException) -> bool:
-    """Return whether an error says that the JVM of this process's session has ended, whoever started it."""
-    if not any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in walk_tb(error.__traceback__)):
-        return False
-    if isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError":
-        return True
-    return type(error).__name__ == "Py4JError" and _has_ended()
-
-
-def _has_ended() -> bool:
-    """Return whether the JVM that this process started has ended, which is known a moment after its last answer."""
-    pyspark = sys.modules.get("pyspark")
-    gateway = None if pyspark is None else pyspark.SparkContext._gateway  # noqa: SLF001 - no other way tells
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if process is None:
-        return False
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING_SECONDS)
-    return process.poll() is not None
 
 
 def _read(told: Path) -> tuple[int, str]:

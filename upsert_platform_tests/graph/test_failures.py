@@ -10,7 +10,8 @@ import dagster as dg
 import pytest
 
 from upsert_platform.core.destination import DestinationState
-from upsert_platform.core.errors import ChangelogError, DeclarationError, DestinationError, Problem
+from upsert_platform.core.errors import ChangelogError, DeclarationError, DestinationError, EndpointError, Problem
+from upsert_platform.core.task_runner import SparkTaskRunner
 from upsert_platform.graph import keys
 from upsert_platform.graph.build import build_definitions
 from upsert_platform.graph.failures import told_plainly
@@ -46,6 +47,9 @@ def test_a_jvm_that_is_gone_is_told_with_the_remedy() -> None:
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=free_port()))
     with pytest.raises(dg.Failure, match=r"Spark's JVM is gone: .* 'spark.driver.memory'"), told_plainly():
         gateway.jvm.System.currentTimeMillis()
+    runner = SparkTaskRunner(lambda: gateway.jvm.System.currentTimeMillis())
+    with pytest.raises(EndpointError, match="Spark's JVM is gone"):  # also where the step has a word for its own errors
+        runner.call(int, what="count")
     with pytest.raises(ConnectionRefusedError), told_plainly():
         raise ConnectionRefusedError("of somebody else")
 

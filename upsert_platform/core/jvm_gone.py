@@ -1,0 +1,43 @@
+"""Errors of Spark's session that say that its JVM has ended, or ends: no call is answered any more."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from traceback import walk_tb
+from typing import Final
+
+GONE: Final = (
+    "Spark's JVM is gone: it was killed, most often for want of memory, or ended with the warm session that it belonged"
+    " to. Give it more with 'spark.driver.memory', or take less at once with 'batch.max-records'; the next run goes on"
+    " where this one stopped"
+)
+"""What is reported for an error for which `is_gone` holds."""
+_STOPPED: Final = "SparkContext was shut down"
+"""Why jobs fail in a JVM that ends in order, while it still answers."""
+_ENDING_SECONDS: Final = 1.0
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether an error says that the JVM of this process's session has ended, whoever started it."""
+    if not any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in walk_tb(error.__traceback__)):
+        return False
+    if isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError":
+        return True
+    if type(error).__name__ == "Py4JJavaError":
+        return _STOPPED in str(error)
+    return type(error).__name__ == "Py4JError" and _has_ended()
+
+
+def _has_ended() -> bool:
+    """Return whether the JVM that this process started has ended, which is known a moment after its last answer."""
+    pyspark = sys.modules.get("pyspark")
+    gateway = None if pyspark is None else pyspark.SparkContext._gateway  # noqa: SLF001 - no other way tells
+    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_SECONDS)
+    return process.poll() is not None
