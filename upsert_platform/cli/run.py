@@ -72,7 +72,8 @@ def sync(
 
     With TABLE, only the tables named and what they are made of. First asks topics, changelogs and tables: the run has
     the tables with something new, those whose checks do not pass, and what is not of the platform. Where there is none
-    no run is started; --all, and a run configuration, start one of every table.
+    no run is started; --all, and a run configuration, start one of every table. A code location with several projects
+    has a run for each of them.
 
     The run is recorded in the Dagster instance of DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1
     if a step or a blocking check failed.
@@ -81,17 +82,21 @@ def sync(
     from upsert_platform.graph.job_run import current_instance
 
     location = _location(module, project)
-    assets = location.assets_of(tables, job=_SYNC) if tables else None
+    jobs = location.jobs_of_projects(_SYNC)
+    chosen: Mapping[str, Sequence[dg.AssetKey] | None] = (
+        location.assets_of_jobs(tables, jobs) if tables else dict.fromkeys(jobs)
+    )
     success = True
     with current_instance(dagster_home()) as instance:
-        wanted: Sequence[dg.AssetKey] | None = assets
-        if not everything and config is None:
-            wanted = _pending(location, instance, assets, as_json=as_json)
-        if wanted is None or wanted:
-            success = _run(location, _SYNC, instance, config, assets=wanted, as_json=as_json).success
+        for job, assets in chosen.items():
+            wanted = assets
+            if not everything and config is None:
+                wanted = _pending(location, job, instance, assets, as_json=as_json)
+            if wanted is None or wanted:
+                success &= _run(location, job, instance, config, assets=wanted, as_json=as_json).success
         if watch:
             try:
-                _watch(location, instance, config, assets, interval=interval, as_json=as_json)
+                _watch(location, instance, config, chosen, interval=interval, as_json=as_json)
             except KeyboardInterrupt:  # how a watch ends
                 return
     if not success:
@@ -145,14 +150,19 @@ def _location(module: str | None, project: Path | None) -> CodeLocation:
 
 
 def _pending(
-    location: CodeLocation, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey] | None, *, as_json: bool
+    location: CodeLocation,
+    job: str,
+    instance: dg.DagsterInstance,
+    assets: Sequence[dg.AssetKey] | None,
+    *,
+    as_json: bool,
 ) -> Sequence[dg.AssetKey]:
     """Return the assets that need a run, and show why; or that nothing is new."""
     started = time.monotonic()
-    found = location.pending(_SYNC, instance=instance, assets=assets)
+    found = location.pending(job, instance=instance, assets=assets)
     seconds = time.monotonic() - started
     if not found.assets:
-        show_nothing_new(found, _SYNC, seconds=seconds, as_json=as_json)
+        show_nothing_new(found, job, seconds=seconds, as_json=as_json)
     elif not as_json and len(found.assets) < len(found.states):
         for name, reason in list(found.reasons.items())[:_SHOWN_REASONS]:
             click.echo(f"{name}: {reason}")
@@ -196,22 +206,24 @@ def _watch(
     location: CodeLocation,
     instance: dg.DagsterInstance,
     config: Path | None,
-    assets: Sequence[dg.AssetKey] | None,
+    chosen: Mapping[str, Sequence[dg.AssetKey] | None],
     *,
     interval: float,
     as_json: bool,
 ) -> None:
-    for requests in location.requests(_SYNC, instance=instance):
-        for request in [None] if requests is None else requests:
-            wanted = assets if request is None else request.asset_selection
-            if wanted is not None and assets is not None:
-                wanted = [key for key in wanted if key in set(assets)]
-                if not wanted:
-                    continue
-            elif wanted is None:
-                wanted = assets
-            tags = None if request is None else request.tags
-            _run(location, _SYNC, instance, config, assets=wanted, as_json=as_json, tags=tags)
+    for look in zip(*(location.requests(job, instance=instance) for job in chosen), strict=True):
+        for job, requests in zip(chosen, look, strict=True):
+            for request in [None] if requests is None else requests:
+                assets = chosen[job]
+                wanted = assets if request is None else request.asset_selection
+                if wanted is not None and assets is not None:
+                    wanted = [key for key in wanted if key in set(assets)]
+                    if not wanted:
+                        continue
+                elif wanted is None:
+                    wanted = assets
+                tags = None if request is None else request.tags
+                _run(location, job, instance, config, assets=wanted, as_json=as_json, tags=tags)
         time.sleep(interval)
 
 

@@ -152,6 +152,38 @@ class CodeLocation:
             return self.definition.get_job(name)
         raise JobRunError(f"'{self.module}' has no job '{name}'{_instead(name, names)} Its jobs: {', '.join(names)}")
 
+    def jobs_of_projects(self, name: str) -> list[str]:
+        """Return the jobs of a name: one where the location has one project, else one for each of its instances.
+
+        Raises:
+            JobRunError: the location has no such job.
+        """
+        names = set(self.jobs())
+        suffixes = [text.removeprefix(keys.PLATFORM) for text in self.definition.get_top_level_resources()
+                    if text.startswith(keys.PLATFORM)]  # fmt: skip
+        found = [f"{name}{suffix}" for suffix in sorted(suffixes) if f"{name}{suffix}" in names]
+        return found or [self.job(name).name]
+
+    def assets_of_jobs(self, tables: Sequence[str], jobs: Sequence[str]) -> dict[str, list[dg.AssetKey]]:
+        """Return the jobs that have the tables, with what those are made of and made into.
+
+        Raises:
+            JobRunError: no job has an asset of a table.
+        """
+        having: dict[str, list[str]] = {}
+        for table in tables:
+            refused: JobRunError | None = None
+            for job in jobs:
+                try:
+                    self.assets_of([table], job=job)
+                except JobRunError as error:
+                    refused = error
+                else:
+                    having.setdefault(job, []).append(table)
+            if refused is not None and not any(table in found for found in having.values()):
+                raise refused
+        return {job: self.assets_of(found, job=job) for job, found in having.items()}
+
     def assets_of(self, tables: Sequence[str], *, job: str) -> list[dg.AssetKey]:
         """Return the keys of what tables are made of and made into, as far as a job materialises it.
 

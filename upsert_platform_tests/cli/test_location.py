@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from upsert_platform.changelog import lake
 from upsert_platform.cli.main import main
 from upsert_platform.declarations.starter import write_starter
+from upsert_platform.graph.job_run import CodeLocation, JobRunError
 
 PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "stall"\n'
 DEFINITIONS = """
@@ -81,6 +82,21 @@ def test_a_command_without_a_folder_is_about_every_instance(folder: Path, monkey
     assert aside.exit_code == 0, aside.output
     assert "open_retail: 0 rows refused" in aside.output
     assert lake.home() == "/elsewhere", "the lake of the location is that of the command alone"
+
+
+def test_a_sync_has_a_run_for_every_instance_or_for_that_of_a_table(folder: Path) -> None:
+    location = CodeLocation("stall.definitions")
+    jobs = location.jobs_of_projects("sync")
+    assert jobs == ["sync_retail", "sync_wholesale"]
+    found = location.assets_of_jobs(["open_wholesale"], jobs)
+    assert {job: [key.to_user_string() for key in keys] for job, keys in found.items()} == {
+        "sync_wholesale": ["changelogs/wholesale", "tables/open_wholesale"]
+    }
+    assert set(location.assets_of_jobs(["open_wholesale", "retail"], jobs)) == set(jobs)
+    with pytest.raises(JobRunError, match="has no table 'open_nothing'"):
+        location.assets_of_jobs(["open_wholesale", "open_nothing"], jobs)
+    with pytest.raises(JobRunError, match=r"has no job 'sink'\. Its jobs: .*sync_wholesale"):
+        location.jobs_of_projects("sink")
 
 
 def test_a_folder_that_is_named_is_read_as_its_instance_has_it(folder: Path) -> None:

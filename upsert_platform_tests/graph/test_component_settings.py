@@ -178,7 +178,7 @@ def test_post_processing_changes_assets_of_a_selection() -> None:
             defs_yaml_contents={
                 "type": f"{upsert_platform.__name__}.{UpsertProjectComponent.__name__}",
                 "attributes": {"home": "lake"},
-                "post_processing": {"assets": [{"target": "group:tables", "attributes": {"tags": {"tier": "1"}}}]},
+                "post_processing": {"assets": [{"target": "group:tables", "attributes": {"tags": {"tier": "gold"}}}]},
             },
         )
         for file in place.glob("*.sql"):
@@ -186,5 +186,5 @@ def test_post_processing_changes_assets_of_a_selection() -> None:
         (place / "tables.sql").write_text(project("users"))
         with sandbox.build_all_defs() as found:
             graph = found.resolve_asset_graph()
-            assert graph.get(dg.AssetKey(["tables", "users_copy"])).tags["tier"] == "1"
+            assert graph.get(dg.AssetKey(["tables", "users_copy"])).tags["tier"] == "gold"
             assert "tier" not in graph.get(dg.AssetKey(["changelogs", "users"])).tags
