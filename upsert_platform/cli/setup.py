@@ -16,14 +16,21 @@ def setup() -> None:
     """
     import subprocess
 
+    from rich.console import Console
+
     from upsert_platform.demo.instance import dagster_home
     from upsert_platform.spark import jars
     from upsert_platform.spark.train_archive import write_archive
 
     click.echo(f"Java: {jars.java()}")
-    click.echo(f"jars of the Kafka broker: {jars.kafka_broker_jars()[0].parent}")
+    waits = Console(stderr=True)
+    with waits.status("fetching jars of the Kafka broker"):
+        folder = jars.kafka_broker_jars()[0].parent
+    click.echo(f"jars of the Kafka broker: {folder}")
     try:
-        click.echo(f"archive of Spark's classes: {write_archive()}")
+        with waits.status("opening Spark once, for the archive of its classes"):
+            archive = write_archive()
+        click.echo(f"archive of Spark's classes: {archive}")
     except (subprocess.SubprocessError, OSError) as error:
         click.echo(f"archive of Spark's classes: not written, sessions open without it, later: {error}", err=True)
     click.echo(f"settings of Dagster: {dagster_home() / 'dagster.yaml'}")

@@ -40,7 +40,7 @@ def test_the_reason_names_the_format_that_reads_the_keys(
 ) -> None:
     found = reasons(kind, keys, declared=declared)
     assert len(found) == len(keys)
-    assert all(text.endswith(f"; the keys are no {declared}; 'key.format' = '{named}' reads them") for text in found)
+    assert all(text.endswith(f"; the keys are not {declared}; 'key.format' = '{named}' reads them") for text in found)
     assert reasons(kind, keys, declared=named) == []
 
 
