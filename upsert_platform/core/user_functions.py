@@ -48,11 +48,7 @@ class UserFunction:
 def udf(*, result_type: str, arguments: Sequence[str], deterministic: bool = True) -> Callable[[_Function], _Function]:
     """Declare the types of a function that `CREATE FUNCTION ... LANGUAGE PYTHON` names.
 
-    The function takes a pyarrow Array per argument and returns one of as many values, in the order of the rows:
-
-        @udf(result_type="STRING", arguments=["STRING"])
-        def shout(texts):
-            return pc.utf8_upper(texts)
+    The function takes a pyarrow Array per argument and returns one of as many values, in the order of the rows.
 
     Args:
         result_type: a type of Flink SQL, such as ``DECIMAL(10, 2)``.
@@ -61,6 +57,15 @@ def udf(*, result_type: str, arguments: Sequence[str], deterministic: bool = Tru
 
     Raises:
         ValueError: a type cannot be read, or there is no argument.
+
+    Example:
+        import pyarrow.compute as pc
+
+        from upsert_platform import udf
+
+        @udf(result_type="STRING", arguments=["STRING"])
+        def shout(texts):
+            return pc.utf8_upper(texts)
     """
     try:
         signature = Signature(tuple(parse_type(text) for text in arguments), parse_type(result_type), deterministic)
