@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +18,7 @@ from unittest.mock import patch
 import psutil
 
 from upsert_platform_tests.systems.faults.world import World
+from upsert_platform_tests.systems.hosts import Host
 
 ON_SPARK: Final = {"UPSERT_SPARK_LOCAL_ROWS": "0"}
 _SECONDS: Final = 120.0
@@ -58,6 +61,63 @@ def killed(world: World, *, which: Callable[[psutil.Process], bool] | None, afte
         world.told += [line for line in output.splitlines() if line.startswith("    ") and ": failed: " in line]
         assert world.told, output[-3000:]
     _await_lease(world)
+    world.must()
+
+
+def warm_killed(world: World, *, after: float) -> None:
+    """The process that keeps a warm session is killed while a run works there; the run fails by name, or has ended.
+
+    Args:
+        after: seconds since the run began to work there.
+    """
+    world.must()
+    world.wave(200)
+    shared = {"UPSERT_SPARK_SESSION": str(world.stack.path / "session")}
+    environment = {**world.stack.environment(), **ON_SPARK, **shared}
+    session = [sys.executable, "-m", "upsert_platform.cli.main", "session"]
+
+    def status() -> dict[str, int]:
+        told = subprocess.run([*session, "status", "--json"], env=environment, capture_output=True, text=True)
+        found: dict[str, int] = json.loads(told.stdout)
+        return found
+
+    subprocess.run([*session, "up"], env=environment, check=True, capture_output=True)
+    try:
+        run = subprocess.Popen(
+            world.stack.command(), env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + _SECONDS
+        while (found := status())["used_by"] != run.pid:
+            assert run.poll() is None, run.communicate()[1][-3000:]
+            assert time.monotonic() < deadline
+        time.sleep(after)
+        os.kill(found["process"], signal.SIGKILL)
+        _, output = run.communicate(timeout=_SECONDS)
+        print(f"the run ended with {run.returncode}")  # noqa: T201
+        if run.returncode:
+            world.told += [line for line in output.splitlines() if line.startswith("    ") and ": failed: " in line]
+            assert world.told, output[-3000:]
+        _await_lease(world)
+        world.wave(200)
+        done = world.command(**ON_SPARK, **shared)  # opens a session of its own, for the warm one is gone
+        assert done.returncode == 0, done.stderr[-3000:]
+    finally:
+        subprocess.run([*session, "down", "--now"], env=environment, capture_output=True)
+    world.must("verify")
+
+
+def two_hosts(world: World) -> None:
+    """Two hosts sync at once, over one lake: each ends well, or one is refused while the other writes."""
+    world.must()
+    hosts = [Host(name, world.stack.path / name) for name in ("host-a", "host-b")]
+    for _ in range(2):
+        world.wave(200)
+        runs = [host.start(world.stack.command(), world.stack.environment()) for host in hosts]
+        told = [run.communicate(timeout=_SECONDS)[0] for run in runs]
+        for run, text in zip(runs, told, strict=True):
+            if run.returncode:
+                world.told += [line for line in text.splitlines() if line.startswith("    ") and ": failed: " in line]
+                assert world.told, text[-3000:]
     world.must()
 
 
@@ -129,6 +189,8 @@ def faketime_library() -> Path:
 FAULTS: Final[Mapping[str, Callable[[World], None]]] = {
     **{f"run killed {after:.0f} s into Spark": partial(killed, which=None, after=after) for after in (0, 3, 5)},
     **{f"JVM killed after {after:.0f} s": partial(killed, which=_is_jvm, after=after) for after in (0, 1, 2)},
+    **{f"warm session killed after {after:.0f} s": partial(warm_killed, after=after) for after in (0, 2)},
+    "two hosts at once": two_hosts,
     "Python worker killed": partial(killed, which=_is_worker),
     **{f"memory of {size} MB": partial(little_memory, megabytes=size) for size in (900, 1200)},
     "clock an hour ahead": partial(clock, offset="+1h"),
