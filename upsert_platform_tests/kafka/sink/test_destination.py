@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -277,6 +278,23 @@ def test_a_writer_whose_place_was_taken_commits_nothing(spark, destination_of, n
             zombie.commit_transaction(10)
     assert found is not None
     assert written(kafka_bootstrap, name) == [('{"id":1}', '{"id":1,"name":"a"}')]
+
+
+def test_a_write_is_over_when_committed_readers_see_all_of_it(spark, destination_of, name):
+    """Brokers mark a commit partition by partition, busy ones after many seconds; a check reads right behind."""
+    destination = destination_of(name, **EXACTLY_ONCE)
+    destination.prepare()
+    other = open_transactional(destination.table.endpoint, f"other-{name}")
+    other.begin_transaction()
+    other.produce(name, key='{"id":99}', value='{"id":99,"name":"other"}')
+    other.flush(10)
+    late = threading.Timer(8, other.commit_transaction)
+    late.start()
+    report = write(destination, frame(spark, [(key, "a", "U", 1) for key in range(20)]), 1)
+    seen = {row.id for row in destination.read(spark).collect()}
+    late.join()
+    assert seen == {*range(20), 99}
+    assert "note" not in report.metrics
 
 
 def test_buffer_flush_empties_the_producer_on_the_way(spark, destination_of, name):
