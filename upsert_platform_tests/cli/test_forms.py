@@ -104,14 +104,15 @@ def test_names_are_completed_without_variables(project: Path) -> None:
 
 
 def test_a_name_alone_is_the_table_before_the_query_that_feeds_it(project: Path) -> None:
-    from upsert_platform.sync.peek import _resolved
+    from upsert_platform.sync.peek import _KINDS, _OF_LAKE, _resolved
     from upsert_platform.sync.stand_ins import unset_value, without_places
 
     declared, problems = load(project, unset=unset_value)
     binding = bind(without_places(declared), problems)
     assert {"queries/per_name", "tables/per_name"} <= set(nodes(binding))
-    assert _resolved(binding, "per_name") == ("tables", "per_name")
-    assert _resolved(binding, "users") == ("topics", "users")
+    assert _resolved(binding, "per_name", kinds=_KINDS) == ("tables", "per_name")
+    assert _resolved(binding, "users", kinds=_KINDS) == ("topics", "users")
+    assert _resolved(binding, "per_name", kinds=_OF_LAKE) == ("queries", "per_name")
 
 
 def test_names_stay_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
