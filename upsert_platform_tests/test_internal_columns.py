@@ -43,6 +43,8 @@ WITHOUT_DECLARED_COLUMNS: Final = {
     "mysql/chunk_sums.py": {"hash", "high", "id", "low", "number", "rows", "shown", "total"},
     "mysql/proof_tasks.py": {"hash", "id", "number", "place", "rows", "shown", "total"},
     "proofs/database.py": {"absent", "hashes", "last", "number", "prev", "rows", "status", "total", "until"},
+    "postgres/source.py": {"first", "last"},
+    "proofs/plan.py": {"c{}"},
     "proofs/proof.py": {"batch"},
     "engine/accumulators.py": {"{}_nan", "_"},
     "engine/aggregate.py": {"nan", "value", "value_max", "group"},

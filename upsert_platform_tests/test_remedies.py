@@ -36,6 +36,9 @@ CASES = {
         "graph/test_connect_failures.py::test_1_4_dead_letters_are_the_records_that_the_converters_cannot_read"
     ),
     "fail-on-missing-field": "kafka/catalogue/test_json.py::test_missing_and_ignored",
+    "freshness.max-age": (
+        "graph/test_asset_attributes.py::test_an_age_that_is_declared_is_the_freshness_policy_of_the_asset"
+    ),
     "json-registry.subject": "formats/registered/test_registered_formats.py::test_subjects_are_named_by_strategy",
     "json.map-null-key.mode": "kafka/catalogue/test_json.py::test_null_keys_of_maps",
     "key.fields": "kafka/catalogue/test_decode.py::test_a_prefixed_key",

@@ -311,7 +311,7 @@ def test_faults_of_like(statement: str, message: str) -> None:
         ("DROP TABLE t", "error", "drops nothing"),
         ("USE CATALOG c", "error", "one name space"),
         ("CREATE CATALOG c WITH ('type' = 'x')", "error", "declare each table"),
-        ("CREATE FUNCTION f AS 'x'", "error", "with Flink's own functions"),
+        ("CREATE FUNCTION f AS 'x'", "error", "functions are written in Python"),
         ("SELECT * FROM t", "error", "needs a target"),
         ("FROB x", "error", "a statement cannot begin so: CREATE TABLE"),
         ("INSERT TO t SELECT 1", "error", "INTO expected"),
