@@ -87,6 +87,7 @@ OTHERS = (
     "explain-error Connection refused",
     "submit-args",
     "adopt open_orders",
+    "apply --yes",
 )
 """What is typed for pictures besides."""
 
