@@ -236,4 +236,4 @@ def print_proof(proof: Proof) -> None:
     if found.refused:
         click.echo(f"  {counted(found.refused, 'row')} refused by the table; see 'quarantine list {proof.table}'")
     if proof.quarantined:
-        click.echo(f"  {counted(proof.quarantined, 'record')} cannot be decoded and have no part")
+        click.echo(f"  {counted(proof.quarantined, 'record')} not compared: undecodable")
