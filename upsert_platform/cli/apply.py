@@ -62,8 +62,10 @@ def apply(plan_file: Path | None, project: Path | None, *, yes: bool, as_json: b
             print_plan(found)
         if found.changes and not yes:
             click.confirm("apply this plan?", abort=True, err=True)
-    with spark_session("applying") as (spark, tell):
-        done = carry_out(spark, planned, binding, where, tell=quiet if as_json else tell)
+    done: Sequence[Applied] = ()
+    if planned.due:
+        with spark_session("applying") as (spark, tell):
+            done = carry_out(spark, planned, binding, where, tell=quiet if as_json else tell)
     equal = all(item.equal is not False for item in done)
     if as_json:
         click.echo(json.dumps({"plan": planned.id, "equal": equal, "tables": [asdict(item) for item in done]}))

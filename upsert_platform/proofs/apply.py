@@ -30,9 +30,6 @@ from upsert_platform.sync.reconcile import reconcile
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_DONE = (Kind.SAME, Kind.GONE)
-"""Of these nothing is carried out: rows of a table that no insert writes any more stay."""
-
 
 @dataclass(frozen=True)
 class Applied:
@@ -103,11 +100,10 @@ def apply(
     """
     check_applicable(plan, binding, lake)
     heads: dict[str, Head] = {}
-    for item in plan.tables:
-        if item.kind not in _DONE:
-            _compute(spark, plan, item, binding, lake, heads, tell)
+    for item in plan.due:
+        _compute(spark, plan, item, binding, lake, heads, tell)
     check_applicable(plan, binding, lake)
-    return [_write(spark, plan, item, binding, lake, heads, tell) for item in plan.tables if item.kind not in _DONE]
+    return [_write(spark, plan, item, binding, lake, heads, tell) for item in plan.due]
 
 
 def _compute(

@@ -47,6 +47,11 @@ class PlanFile:
     estimated: bool = False
 
     @property
+    def due(self) -> list[PlannedTable]:
+        """Return the tables to write. Rows of a table that no insert writes any more stay."""
+        return [item for item in self.tables if item.kind not in (Kind.SAME, Kind.GONE)]
+
+    @property
     def run(self) -> str:
         """Return the name of the run that applies it, which the commits of the lake carry."""
         return f"apply-{self.id}"
