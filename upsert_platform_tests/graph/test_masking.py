@@ -16,7 +16,7 @@ from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SECRET, KEYS = "quokka", 7_700_000
+SECRET, KEYS = "quokka", 7_707_707_707_000
 """What no value but those of masked columns holds."""
 COPY = """
 CREATE TABLE users_copy (user_id BIGINT, label STRING, region STRING, {key}) WITH (
