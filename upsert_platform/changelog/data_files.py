@@ -264,32 +264,29 @@ def read_rows(location: TableLocation, paths: Sequence[str], *, schema: pa.Schem
         schema: of the rows; columns that a file lacks are null. Of a dictionary type they are read as their codes.
     """
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
-    listed = [pa.record_batch({"path": pa.array(paths, pa.string())})]
-    yield from _read_listed(listed, location=location, wanted=schema)
+    system, folder = file_system(location)
+    coded = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    for path in paths:
+        with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as stream:
+            footer = pq.read_metadata(stream)
+            there = set(footer.schema.names) if coded else set()
+            found_coded = [name for name in coded if name in there]
+            file = open_parquet(stream, metadata=footer, read_dictionary=found_coded)
+            known = [field.name for field in schema if field.name in file.schema_arrow.names]
+            for found in file.iter_batches(columns=known):
+                columns = [
+                    _as(found.column(field.name), field.type)
+                    if field.name in known
+                    else pa.nulls(found.num_rows, field.type)
+                    for field in schema
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _read_listed(
     batches: Iterable[pa.RecordBatch], *, location: TableLocation, wanted: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    system, folder = file_system(location)
-    coded = [field.name for field in wanted if pa.types.is_dictionary(field.type)]
     for item in batches:
-        for path in item.column("path").to_pylist():
-            with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as stream:
-                footer = pq.read_metadata(stream)
-                there = set(footer.schema.names) if coded else set()
-                found_coded = [name for name in coded if name in there]
-                file = open_parquet(stream, metadata=footer, read_dictionary=found_coded)
-                known = [field.name for field in wanted if field.name in file.schema_arrow.names]
-                for found in file.iter_batches(columns=known):
-                    columns = [
-                        _as(found.column(field.name), field.type)
-                        if field.name in known
-                        else pa.nulls(found.num_rows, field.type)
-                        for field in wanted
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, schema=wanted)
+        yield from read_rows(location, item.column("path").to_pylist(), schema=wanted)

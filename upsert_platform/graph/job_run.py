@@ -139,7 +139,7 @@ class CodeLocation:
 
     def jobs(self) -> list[str]:
         """Return the names of its jobs, sorted; without that of assets that Dagster adds."""
-        return sorted(item.name for item in self.definition.get_all_jobs() if not item.name.startswith("__"))
+        return sorted(name for name in self.definition.job_names if not name.startswith("__"))
 
     def job(self, name: str) -> dg.JobDefinition:
         """Return a job by its name.
