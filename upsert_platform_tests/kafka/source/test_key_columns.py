@@ -47,4 +47,4 @@ def test_a_key_that_lacks_a_column_is_quarantined_by_its_name(tmp_path: Path, va
         lacking = {key: column for key, column in KEYS.items() if column is not None}
         assert len(found) == len(lacking)
         for row in found:
-            assert f"'{lacking[row['_key'].decode()]}'" in row["_reason"], row
+            assert f"'{lacking[row['_raw_key'].decode()]}'" in row["_reason"], row
