@@ -20,6 +20,7 @@ from upsert_platform.graph.jobs import SYNC
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.translator import Translation, UpsertTranslator, translator_of
+from upsert_platform.graph.unchanged import without_event
 from upsert_platform.sync.declared import Declared
 
 
@@ -107,7 +108,7 @@ class UpsertProject:
         done: set[dg.AssetKey] = set()
         while waiting := [key for key in reads if key in selected - done]:
             key = next(key for key in waiting if not reads[key] & (selected - done))
-            yield results[key](context, platform)._replace(asset_key=key)
+            yield without_event(context, results[key](context, platform)._replace(asset_key=key))
             done.add(key)
 
     def io_managers(self) -> dict[dg.AssetKey, str]:

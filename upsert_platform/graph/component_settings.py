@@ -15,6 +15,7 @@ from upsert_platform.graph.delta_tables import MAJOR_COMPACT
 from upsert_platform.graph.drain_quarantine import DRAIN
 from upsert_platform.graph.jobs import AUDIT, INGEST, PROVE, SYNC, VERIFY, WATCH
 from upsert_platform.graph.keys import AssetKeys
+from upsert_platform.graph.pools import ENDPOINT, is_legal
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.replay import REPLAY
@@ -84,8 +85,14 @@ class DefinitionSettings:
         """The settings of assets' steps.
 
         Raises:
-            DeclarationError: a pool is given for a connector that does not exist.
+            DeclarationError: a pool is given for a connector that does not exist, or has a name that no pool can have.
         """
+        given = {"op.pool": self.op.pool, **{f"op.pools.{name}": pool for name, pool in self.op.pools.items()}}
+        for field_, pool in given.items():
+            if pool is not None and not is_legal(pool):
+                raise _refused(
+                    f"{field_}: '{pool}' is no name of a pool: letters, digits, '_', '-', '.', '/' and '{ENDPOINT}' are"
+                )
         for name in self.op.pools:
             if name not in CONNECTORS:
                 raise _refused(f"op.pools: there is no connector '{name}'; connectors are: {', '.join(CONNECTORS)}")

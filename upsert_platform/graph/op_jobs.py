@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 
 from upsert_platform.graph import console
 
 
-def job_of(name: str, *steps: dg.OpDefinition, description: str) -> dg.JobDefinition:
-    """A job that takes its steps one after another, in one process, with the console of a run."""
+def job_of(
+    name: str, *steps: dg.OpDefinition, description: str, config: Mapping[str, Any] | None = None
+) -> dg.JobDefinition:
+    """A job that takes its steps one after another, in one process, with the console of a run.
 
-    @dg.job(name=name, executor_def=dg.in_process_executor, config=dict(console.RUN_CONFIG), description=description)
+    Args:
+        config: step to its configuration in a launch that gives none; the launchpad shows it.
+    """
+    given = {**console.RUN_CONFIG, **({"ops": dict(config)} if config else {})}
+
+    @dg.job(name=name, executor_def=dg.in_process_executor, config=given, description=description)
     def job() -> None:
         for step in steps:
             step()

@@ -3,7 +3,8 @@
 Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
@@ -24,6 +25,8 @@ from upsert_platform.sync.replay_topic import replay_topic
 
 REPLAY = "replay"
 _STEP = "replay_topic"
+_EXAMPLE: Final[Mapping[str, Any]] = {"timestamp": "2026-01-01T00:00:00Z", "offsets": {}, "into": {}, "dry_run": True}
+"""Configuration of a launch without one, for a reader of the launchpad to change: it writes nothing."""
 
 
 class ReplayConfig(dg.Config):
@@ -85,7 +88,9 @@ def replay_job(project: Project, names: AssetKeys = AS_DECLARED) -> Any:
         step,
         description="Reads a topic again, as its table is declared now, from its first record, a time or offsets on."
         " The rows that then count are committed in one batch and its tables corrected: an older value never takes the"
-        " place of a newer one. With `into`, new tables are written instead. `dry_run: true` shows.",
+        " place of a newer one. With `into`, new tables are written instead. `dry_run: true` shows, and is what the"
+        " launchpad begins with.",
+        config={names.named(_STEP): {"config": {"table": tables[0], **_EXAMPLE}}},
     )
 
 

@@ -19,6 +19,7 @@ from upsert_platform.graph.jobs import PROVE, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.standing import open_result, standing_or_open
 from upsert_platform.proofs.database import DatabaseProof, follows_database, prove_database
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import NotProvableError
@@ -79,7 +80,8 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
         context: dg.AssetCheckExecutionContext, config: ProveConfig, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_proven(key, f"execute this check alone, or job '{names.named(PROVE)}'")
+            told = f"not proven: execute this check alone, or job '{names.named(PROVE)}'"
+            yield standing_or_open(context, dg.AssetCheckKey(key, keys.CHECK_SOURCE), mark="proven_through", open_=told)
             return
         with told_plainly():
             spark.refuse_wrong(platform)
@@ -99,7 +101,8 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                     tell=context.log.info,
                 )
             except NotProvableError as error:
-                yield _not_proven(key, shown(error))
+                told = f"not proven: {shown(error)}; 'check.equals-source' = 'off' of the table leaves this check out"
+                yield open_result(dg.AssetCheckKey(key, keys.CHECK_SOURCE), told)
                 return
         yield _proven(target, bound.source.table.name, found, names)
 
@@ -157,17 +160,6 @@ def _proven_by_database(target: Table, proof: DatabaseProof, names: AssetKeys) -
 def _severity(target: Table) -> dg.AssetCheckSeverity:
     fails = platform_settings(target).equals_source is Severity.ERROR
     return dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN
-
-
-def _not_proven(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
-    """A planned check that yields nothing would show as skipped, or as failed in a run that fails elsewhere."""
-    return dg.AssetCheckResult(
-        check_name=keys.CHECK_SOURCE,
-        asset_key=key,
-        passed=True,
-        metadata={"new": False},
-        description=f"not proven: {reason}",
-    )
 
 
 def _proven(target: Table, source: str, proof: Proof, names: AssetKeys) -> dg.AssetCheckResult:

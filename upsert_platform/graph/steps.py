@@ -10,6 +10,8 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.core.model import Table
+from upsert_platform.graph.pools import pool_of
+from upsert_platform.graph.unchanged import without_event
 
 Execute = Callable[[dg.AssetExecutionContext, Callable[[], "dg.MaterializeResult[Any]"]], "dg.MaterializeResult[Any]"]
 """Returns the result of an asset's step; the second argument computes it."""
@@ -41,10 +43,14 @@ class OpSettings(dg.Model, dg.Resolvable):
     """Settings of the steps that materialise changelogs, queries and tables."""
 
     tags: dict[str, Any] = Field(default_factory=dict, description="Op tags: `dagster/priority`, `dagster-k8s/config`.")
-    pool: str | None = Field(default=None, description="Concurrency pool of every step.")
+    pool: str | None = Field(
+        default=None,
+        description="Concurrency pool of every step; `{endpoint}` in its name makes a pool of each endpoint.",
+    )
     pools: dict[str, str] = Field(
         default_factory=dict,
-        description="Connector to the concurrency pool of the steps of its tables, instead of `pool`.",
+        description="Connector to the concurrency pool of the steps of its tables, instead of `pool`; its name may hold"
+        " `{endpoint}` too.",
     )
     retry_policy: RetrySettings | None = Field(default=None, description="Retries of a step that failed.")
 
@@ -69,12 +75,13 @@ class Steps:
         op = self.op
         return {
             "op_tags": op.tags or None,
-            "pool": op.pool if table is None else op.pools.get(table.connector, op.pool),
+            "pool": pool_of(op.pool if table is None else op.pools.get(table.connector, op.pool), table),
             "retry_policy": op.retry_policy.policy() if op.retry_policy else None,
         }
 
     def result(
         self, context: dg.AssetExecutionContext, compute: Callable[[], dg.MaterializeResult[Any]]
     ) -> dg.MaterializeResult[Any]:
-        """Return the result of a step."""
-        return compute() if self.execute is None else self.execute(context, compute)
+        """Return the result of a step; it is no materialisation where nothing has changed."""
+        found = compute() if self.execute is None else self.execute(context, compute)
+        return without_event(context, found)

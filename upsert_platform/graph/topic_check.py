@@ -15,6 +15,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.standing import open_result, standing_or_open
 from upsert_platform.sync.audit import Audit, audit_or_reason
 
 _REMEDY = (
@@ -43,28 +44,19 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield _not_judged(key, f"execute this check alone, or job '{names.named(AUDIT)}'")
+            told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
+            yield standing_or_open(context, dg.AssetCheckKey(key, keys.CHECK_TOPIC), mark="equal_rows", open_=told)
             return
         with told_plainly():
             bound = platform.sound().targets[target.name]
             found = audit_or_reason(bound, platform.lake)
         if isinstance(found, str):
-            yield _not_judged(key, found)
+            told = f"not judged: {found}; 'check.equals-topic' = 'off' of the table leaves this check out"
+            yield open_result(dg.AssetCheckKey(key, keys.CHECK_TOPIC), told)
             return
         yield _judged(target, bound.source.table.name, found, names)
 
     return check
-
-
-def _not_judged(key: dg.AssetKey, reason: str) -> dg.AssetCheckResult:
-    """A planned check that yields nothing would show as skipped, or as failed in a run that fails elsewhere."""
-    return dg.AssetCheckResult(
-        check_name=keys.CHECK_TOPIC,
-        asset_key=key,
-        passed=True,
-        metadata={"new": False},
-        description=f"not judged: {reason}",
-    )
 
 
 def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.AssetCheckResult:
@@ -88,6 +80,7 @@ def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.As
             "twice": verdict.twice,
             "refused": verdict.refused,
             "not_judged": verdict.open_keys + verdict.unknown,
+            "new": True,
         },
         description=None if verdict.equal else f"{shown}; {remedy}",
     )
