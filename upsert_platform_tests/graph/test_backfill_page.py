@@ -42,3 +42,17 @@ def test_no_asset_has_partitions(tmp_path: Path) -> None:
     assert not [key for key in keys if graph.get(key).is_partitioned]
     jobs = {job.name for job in definitions.get_repository_def().get_all_jobs()}
     assert {"sync", "replay", "reconcile"} <= jobs
+
+
+def test_the_launchpad_begins_with_an_example_that_writes_nothing(replay: dg.JobDefinition) -> None:
+    shown: dict[str, Any] = replay.run_config or {}
+    example = shown["ops"]["replay_topic"]["config"]
+    assert set(example) == {"table", "timestamp", "offsets", "into", "dry_run"}
+    assert (example["table"], example["dry_run"]) == ("orders", True)
+    assert dg.validate_run_config(replay, shown)
+
+
+def test_the_example_of_an_instance_names_its_step(tmp_path: Path) -> None:
+    (tmp_path / "tables.sql").write_text(project("orders"))
+    job = build_definitions(load(tmp_path)[0], instance="crm").resolve_job_def("replay_crm")
+    assert set((job.run_config or {})["ops"]) == {"replay_topic_crm"}
