@@ -1,4 +1,4 @@
-"""The oldest Dagster that pyproject.toml allows: definitions, a sync, checks, the component. The lock has the newest."""
+"""The oldest Dagster that pyproject.toml allows, in a few tests of the graph. The lock has the newest."""
 
 from __future__ import annotations
 
