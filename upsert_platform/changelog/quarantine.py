@@ -113,9 +113,11 @@ def quarantined_places(
     return found.sort_by([(name, "ascending") for name in PLACE])
 
 
-def quarantined_count(store: ChangelogStore) -> int:
-    """Return the number of quarantined records that were neither replayed nor discarded. No JVM."""
-    return quarantined_places(store).num_rows
+def quarantined_count(store: ChangelogStore, *, upto: int | None = None) -> int:
+    """Return the number of quarantined records, of batches up to one, that were neither replayed nor discarded. No
+    JVM.
+    """
+    return quarantined_places(store, upto=upto).num_rows
 
 
 def discarded(store: ChangelogStore) -> list[tuple[Place, Discard]]:

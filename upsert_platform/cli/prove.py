@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 @click.argument("table", shell_complete=complete_tables)
 @click.option(
     "--source",
-    type=click.Choice(["topic", "database"]),
-    help="Compare with the topics, or with the table of MySQL or MariaDB that TABLE follows. Left out: what it is"
-    " written from.",
+    type=click.Choice(["topic", "database", "lake"]),
+    help="Compare with the topics, with the table of MySQL or MariaDB that TABLE follows, or with what the lake has of"
+    " them. Left out: what it is written from, and the lake where --at states a batch.",
 )
 @click.option(
     "--at",
     "stated",
     metavar="END",
     help="Where the topics end: applied, latest, group:NAME (its committed offsets), offsets such as 0:42,1:17, or a"
-    " time such as 2026-11-01T12:00:00Z."
+    " time such as 2026-11-01T12:00:00Z; of the lake also a batch such as 41."
     " Left out: what the platform has applied, or the latest offsets of a table that somebody else writes.",
 )
 @click.option(
@@ -78,34 +78,32 @@ def prove(
 
     The topics are read anew, whatever the lake holds, and every row of the table is compared. The table may have been
     filled by anybody: it needs no control record of the platform. Rows that differ are looked at again while the table
-    is written. With --source database the table is compared with the one of MySQL or MariaDB that it follows. Does what
+    is written. With --source database the table is compared with the one of MySQL or MariaDB that it follows, with
+    --source lake with the rows that the lake has as of a batch, offsets or a time, as long as it has them. Does what
     the job 'prove' does, without Dagster. Ends with 0 if they are equal, 3 if they differ, 1 after an error.
     """
     from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.session import spark_session
-    from upsert_platform.proofs.database import follows_database
     from upsert_platform.proofs.ends import At
+    from upsert_platform.proofs.lake_proof import DATABASE, LAKE, prove_by_lake, source_of
     from upsert_platform.proofs.proof import prove as prove_table
 
     binding = project_binding(project)
     check_written(binding, table)
-    source = source or ("database" if follows_database(binding.targets[table]) else "topic")
-    _refuse_others(source, stated=stated, database=(max_load is not None, max_lag is not None, resume))
-    at = None if stated is None else At.parse(stated)
-    if source == "database":
-        _prove_database(binding.targets[table], max_load, max_lag, resume=resume, examples=examples, as_json=as_json)
+    target = binding.targets[table]
+    source = source_of(target, source, stated)
+    _refuse_others(source, database=(max_load is not None, max_lag is not None, resume))
+    if source == DATABASE:
+        _prove_database(target, max_load, max_lag, resume=resume, examples=examples, as_json=as_json)
         return
+    at = None if stated is None or source == LAKE else At.parse(stated)
     with spark_session(f"proving {table}") as (spark, tell):
-        proof = prove_table(
-            spark,
-            binding.targets[table],
-            binding,
-            lake.default_lake(),
-            at=at,
-            settle=settle,
-            examples=examples,
-            tell=(lambda message: None) if as_json else tell,
-        )
+        told = (lambda message: None) if as_json else tell
+        here = lake.default_lake()
+        if source == LAKE:
+            proof = prove_by_lake(spark, target, here, at=stated, settle=settle, examples=examples, tell=told)
+        else:
+            proof = prove_table(spark, target, binding, here, at=at, settle=settle, examples=examples, tell=told)
     if as_json:
         click.echo(json.dumps(told_proof(proof), ensure_ascii=False))
     else:
@@ -114,11 +112,9 @@ def prove(
         sys.exit(DIFFERS)
 
 
-def _refuse_others(source: str, *, stated: str | None, database: tuple[bool, bool, bool]) -> None:
-    if source == "database" and stated is not None:
-        raise click.UsageError("--at states an end of topics; a database is compared as it is: leave --at out")
+def _refuse_others(source: str, *, database: tuple[bool, bool, bool]) -> None:
     given = [name for name, is_given in zip(("--max-load", "--max-lag", "--resume"), database, strict=True) if is_given]
-    if source == "topic" and given:
+    if source != "database" and given:
         raise click.UsageError(f"{given[0]} is of a database: add --source database, or leave it out")
 
 
@@ -197,6 +193,8 @@ def told_proof(proof: Proof) -> dict[str, Any]:
         "moving": proof.moving,
         "unknown": proof.unknown,
         "quarantined": proof.quarantined,
+        "batch": proof.batch,
+        "history": proof.history,
         "looks": proof.looks,
         "seconds": round(proof.seconds, 1),
         "examples": [dict(row) for row in found.sample],
@@ -209,6 +207,11 @@ def print_proof(proof: Proof) -> None:
     """Print a proof for people."""
     found = proof.found
     through = f"through {proof.position or 'the beginning'} ({proof.at})"
+    if proof.batch is not None:
+        offsets = f", {proof.position}" if proof.position else ""
+        through = (
+            f"as of batch {proof.batch} of the lake ({proof.at}{offsets}), which has batches from {proof.history} on"
+        )
     if proof.equal:
         click.echo(f"{proof.table}: equal {through}, {counted(found.compared, 'row')} compared")
     else:

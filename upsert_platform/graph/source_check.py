@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import TopicError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
@@ -20,9 +21,10 @@ from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.graph.standing import open_result, standing_or_open
-from upsert_platform.proofs.database import DatabaseProof, follows_database, prove_database
+from upsert_platform.proofs.database import DatabaseProof, prove_database
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import NotProvableError
+from upsert_platform.proofs.lake_proof import DATABASE, LAKE, SOURCES, prove_by_lake, source_of
 from upsert_platform.proofs.proof import SETTLE_SECONDS, Proof, prove
 from upsert_platform.sync.binding import Target
 
@@ -44,8 +46,13 @@ class ProveConfig(dg.Config):
     at: str | None = Field(
         None,
         description="Where the topics end: applied, latest, group:NAME, offsets (0:42,1:17) or a time"
-        " (2026-11-01T12:00:00Z). Left out: what the platform has applied, or the latest offsets of a table that"
-        " somebody else writes.",
+        " (2026-11-01T12:00:00Z); of the lake also a batch (41). Left out: what the platform has applied, or the latest"
+        " offsets of a table that somebody else writes.",
+    )
+    source: str | None = Field(
+        None,
+        description="What the table is compared with: topic, database, or lake (its rows as of a batch, offsets or a"
+        " time). Left out: what it is written from, and the lake where `at` is a batch.",
     )
     settle_seconds: float = Field(
         SETTLE_SECONDS, ge=0, description="How long rows that differ are looked at again, in seconds."
@@ -87,19 +94,19 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
             spark.refuse_wrong(platform)
             binding = platform.binding()
             bound = binding.targets[target.name]
-            if follows_database(bound):
+            source = _source_of(bound, config)
+            if source == DATABASE:
                 yield _proven_by_database(target, _compare_database(context, config, platform, spark, bound), names)
                 return
             try:
-                found = prove(
-                    spark.spark_session,
-                    bound,
-                    binding,
-                    platform.lake,
-                    at=At.parse(config.at) if config.at is not None else None,
-                    settle=config.settle_seconds,
-                    tell=context.log.info,
-                )
+                settle, tell = config.settle_seconds, context.log.info
+                if source == LAKE:
+                    found = prove_by_lake(
+                        spark.spark_session, bound, platform.lake, at=config.at, settle=settle, tell=tell
+                    )
+                else:
+                    at = At.parse(config.at) if config.at is not None else None
+                    found = prove(spark.spark_session, bound, binding, platform.lake, at=at, settle=settle, tell=tell)
             except NotProvableError as error:
                 told = f"not proven: {shown(error)}; 'check.equals-source' = 'off' of the table leaves this check out"
                 yield open_result(dg.AssetCheckKey(key, keys.CHECK_SOURCE), told)
@@ -107,6 +114,14 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
         yield _proven(target, bound.source.table.name, found, names)
 
     return check
+
+
+def _source_of(target: Target, config: ProveConfig) -> str:
+    if config.source is not None and config.source not in SOURCES:
+        raise TopicError(
+            f"'{config.source}' in the run's configuration `source` is none of {', '.join(SOURCES)}: nothing is proven"
+        )
+    return source_of(target, config.source, config.at)
 
 
 def _compare_database(
@@ -194,6 +209,8 @@ def _metadata(proof: Proof) -> dict[str, Any]:
         "seconds": round(proof.seconds, 3),
         "new": True,
     }
+    if proof.batch is not None:
+        shown |= {"batch": proof.batch, "history": proof.history}
     if found.sample:
         shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in found.sample])
     return shown

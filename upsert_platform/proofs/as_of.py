@@ -20,14 +20,14 @@ def moment_of(text: str) -> AsOf:
     """
     stated = text.strip()
     if stated.isdecimal():
-        return lambda store: _kept(store, int(stated))
+        return lambda store: kept_batch(store, int(stated))
     at = At.parse(stated)
     if at.form not in ("offsets", "time"):
         raise TopicError(f"'{text}' is no moment of a changelog: give a batch, offsets such as 0:42,1:17, or a time")
-    return lambda store: _kept(store, _by_offsets(store, at) if at.offsets else _by_time(store, at))
+    return lambda store: kept_batch(store, _by_offsets(store, at) if at.offsets else _by_time(store, at))
 
 
-def _kept(store: ChangelogStore, batch: int) -> int:
+def kept_batch(store: ChangelogStore, batch: int) -> int:
     """Return a batch whose rows the lake still has.
 
     Raises:

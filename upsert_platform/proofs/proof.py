@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
@@ -58,6 +58,8 @@ class Proof:
         duplicates: keys that the table holds more than once; `duplicate_keys` names some.
         quarantined: records that could not be decoded.
         looks: how often rows were looked at.
+        batch: of the lake, whose rows are expected; None where the topics say what is expected.
+        history: the first batch of which the lake still has the rows; None as with `batch`.
     """
 
     table: str
@@ -72,6 +74,8 @@ class Proof:
     quarantined: int = 0
     looks: int = 1
     seconds: float = 0.0
+    batch: int | None = None
+    history: int | None = None
     proven_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     @property
@@ -87,6 +91,17 @@ class Proof:
             for topic, read in sorted(self.through.items())
             for partition, end in read.end.items()
         )
+
+
+class Inputs(Protocol):
+    """What says which rows are expected, and goes on while a proof looks."""
+
+    @property
+    def incomplete(self) -> bool:
+        """Return whether rows that nothing names may be right all the same."""
+
+    def read_to(self, spark: SparkSession, *, tell: Callable[[str], None]) -> int:
+        """Read on to the present end; return its batch."""
 
 
 def prove(
@@ -120,7 +135,7 @@ def prove(
     run = f"proof-{uuid.uuid4().hex[:12]}"
     inputs = ProofInputs(target, binding, sources, lake.proof(target.table.name, run), run=run)
     with closing(inputs), closing(target.open()) as destination:
-        _check_provable(destination)
+        check_provable(destination)
         applied = _applied_ends(target, binding, destination, lake, asked=at is not None and at.word == APPLIED)
         if at is None:
             at = At(LATEST if applied is None else APPLIED)
@@ -130,9 +145,9 @@ def prove(
             ends = ends_of_sources(at, sources)
         batch = inputs.read_to(spark, ends, tell=tell)
         through = dict(inputs.read)
-        refused = _Excused(lake.refused(target.table.name))
+        refused = ExcusedRows(lake.refused(target.table.name))
         hop = DestinationHop(target, inputs.store, destination, refused=refused, run=run)
-        judging = _Judging(spark, hop, inputs, batch, tell)
+        judging = Judging(spark, hop, inputs, batch, tell)
         # What our own control record says was applied needs no time to arrive.
         patient = applied is None or not applied[1] or at.word != APPLIED
         found = judging.prove(settle=settle, patient=patient, strict=strict, examples=examples)
@@ -148,7 +163,7 @@ def prove(
         )
 
 
-def _check_provable(destination: Destination) -> None:
+def check_provable(destination: Destination) -> None:
     name = destination.name
     if isinstance(destination, ComparesRecords):
         raise NotProvableError(
@@ -222,7 +237,7 @@ def _every_lane(streams: Sequence[Any], applied: Ends) -> Ends:
     }
 
 
-class _Excused(RefusedStore):
+class ExcusedRows(RefusedStore):
     """Rows that the table refused, whatever batch refused them: the batches of a proof are other ones."""
 
     def keys(self) -> pa.Table:
@@ -234,18 +249,18 @@ class _Excused(RefusedStore):
         return kept.set_column(kept.schema.get_field_index("batch"), "batch", last)
 
 
-class _Judging:
+class Judging:
     """Looks at a table until what differs has settled.
 
     Args:
-        batch: of the proof's changelog, with which the stated end ends.
+        batch: of the changelog that says which rows are expected, with which the stated end ends.
     """
 
     def __init__(
         self,
         spark: SparkSession,
         hop: DestinationHop,
-        inputs: ProofInputs,
+        inputs: Inputs,
         batch: int,
         tell: Callable[[str], None],
     ) -> None:
