@@ -13,14 +13,16 @@ from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.types import quote_name
 from upsert_platform.graph import metadata
 from upsert_platform.graph.failures import told_plainly
-from upsert_platform.graph.keys import PLATFORM, SPARK, TABLE_METADATA, AssetKeys
+from upsert_platform.graph.keys import AS_OF_METADATA, PLATFORM, SPARK, TABLE_METADATA, AssetKeys
 from upsert_platform.graph.observed_progress import observing
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.proofs.as_of import moment_of
 from upsert_platform.spark.pages import pages_of
 from upsert_platform.sync.changelog_hop import ChangelogPlan, CommittedBatch
 from upsert_platform.sync.destination_hop import DestinationPlan
 from upsert_platform.sync.frame_hop import write_frame
 from upsert_platform.sync.query_hop import QueryHop
+from upsert_platform.sync.relations import AsOf, refuse_written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -83,7 +85,10 @@ class ChangelogIOManager(_PlatformIOManager):
                 context.log.info(str(error))
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
-        """The snapshot: the last value per key, without deleted keys, in declared columns; without a key every row."""
+        """The snapshot: the last value per key, without deleted keys, in declared columns; without a key every row.
+
+        As of the last batch, or of the moment that the input states.
+        """
         from pyspark.sql import functions as F
 
         assert context.upstream_output is not None
@@ -92,11 +97,12 @@ class ChangelogIOManager(_PlatformIOManager):
             source = self.platform.sound().sources[_table_of(context.upstream_output)]
             store = self.platform.changelog(source)
             spark = self.spark.spark_session
-            head = store.create()
+            head, moment = store.create(), _moment(context)
+            upto = head.batch if moment is None else moment(store)
         names = [column.name for column in stored_columns(source.table)]
-        found = store.read(spark, after=0, upto=head.batch)
+        found = store.read(spark, after=0, upto=upto)
         if source.table.primary_key:
-            count = store.about_rows(upto=head.batch)
+            count = store.about_rows(upto=upto)
             found = latest_per_key(found, key=source.table.primary_key, columns=names, count=count)
         return found.where(F.col(KIND).isin(KIND_INSERT, KIND_UPDATE_AFTER)).select(*map(quote_name, names))
 
@@ -123,12 +129,14 @@ class QueryIOManager(_PlatformIOManager):
             )
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
-        """The rows of the result."""
+        """The rows of the result, as of its last batch, or of the moment that the input states."""
         assert context.upstream_output is not None
         with told_plainly():
             self.spark.refuse_wrong(self.platform)
             hop = self.platform.query_hop(_table_of(context.upstream_output), run=context.upstream_output.run_id)
-            return hop.result(self.spark.spark_session)
+            moment = _moment(context)
+            upto = None if moment is None else moment(hop.store)
+            return hop.result(self.spark.spark_session, upto=upto)
 
 
 class DestinationIOManager(_PlatformIOManager):
@@ -182,11 +190,14 @@ class DestinationIOManager(_PlatformIOManager):
         context.add_output_metadata({**metadata.of_written_frame(written), **page})
 
     def load_input(self, context: dg.InputContext) -> "DataFrame":
-        """All rows of the table, in declared types."""
+        """All rows of the table, in declared types, as they are now."""
         assert context.upstream_output is not None
         with told_plainly():
+            name = _table_of(context.upstream_output)
+            if _moment(context) is not None:
+                refuse_written(name)
             self.spark.refuse_wrong(self.platform)
-            destination = self.platform.destination(_table_of(context.upstream_output))
+            destination = self.platform.destination(name)
             try:
                 return destination.read(self.spark.spark_session)
             finally:
@@ -221,11 +232,35 @@ def _io_manager(
 ) -> dg.IOManagerDefinition:
     platform, spark = names.named(PLATFORM), names.named(SPARK)
 
-    @dg.io_manager(required_resource_keys={platform, spark}, description=description)
+    @dg.io_manager(
+        required_resource_keys={platform, spark},
+        description=description,
+        input_config_schema={
+            "as_of": dg.Field(
+                dg.Noneable(str),
+                default_value=None,
+                description="Batch of the changelog or query, offsets (0:42,1:17) at which a batch ends, or a time, as"
+                f" of which the input is read. Left out: what its metadata `{AS_OF_METADATA}` says, or else the last"
+                " batch.",
+            )
+        },
+    )
     def io_manager(context: dg.InitResourceContext) -> dg.IOManager:
         return make(getattr(context.resources, platform), getattr(context.resources, spark))
 
     return io_manager
+
+
+def _moment(context: dg.InputContext) -> AsOf | None:
+    """Return what finds the batch as of which an input is read; None of one that is read as it is now.
+
+    Raises:
+        TopicError: it states no batch, offsets or time.
+    """
+    stated = (context.config or {}).get("as_of")
+    if stated is None:
+        stated = (context.definition_metadata or {}).get(AS_OF_METADATA)
+    return None if stated is None else moment_of(str(getattr(stated, "value", stated)))
 
 
 def _table_of(context: dg.OutputContext) -> str:

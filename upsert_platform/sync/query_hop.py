@@ -164,18 +164,22 @@ class QueryHop:
         runner = SparkRunner(spark.open, local_rows=spark.rows)
         return rebuild(store, self.inputs, runner=runner, run=self.run, lookups=self.lookups, tell=tell)
 
-    def result(self, spark: SparkSession) -> DataFrame:
+    def result(self, spark: SparkSession, *, upto: int | None = None) -> DataFrame:
         """The rows of the result.
+
+        Args:
+            upto: as of this batch of the result; the last one if left out.
 
         Raises:
             ChangelogError: nothing was computed yet.
         """
         head = self.store.create()
+        upto = head.batch if upto is None else upto
         names = [field.name for field in self.store.query.plan.fields]
-        changes = self.store.read(spark, after=0, upto=head.batch)
+        changes = self.store.read(spark, after=0, upto=upto)
         shown = [f"`{name}`" for name in names]
         if not self.store.query.key:
             return changes.select(*shown)
-        count = self.store.about_rows(upto=head.batch)
+        count = self.store.about_rows(upto=upto)
         latest = latest_per_key(changes, key=self.store.query.key, columns=names, count=count)
         return latest.where(f"{KIND} <> '{KIND_DELETE}'").select(*shown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.lake import Lake
@@ -58,7 +58,7 @@ def relations(binding: Binding, lake: Lake, *, as_of: AsOf | None = None) -> Map
         store, mask = query_store(query, lake), Mask.of(query.table)
         found[QUERIES, name.removesuffix("$query")] = partial(_last, store, mask, upto)
     for name, target in binding.targets.items():
-        found[TABLES, name] = partial(_written, target) if as_of is None else partial(_refuse_written, name)
+        found[TABLES, name] = partial(_written, target) if as_of is None else partial(_no_earlier_rows, name)
     return found
 
 
@@ -100,10 +100,15 @@ def _written(target: Target, most: int) -> pa.Table:
     return _masked(found, Mask.of(target.table))
 
 
-def _refuse_written(name: str, most: int) -> pa.Table:
+def _no_earlier_rows(name: str, most: int) -> pa.Table:
+    refuse_written(name)
+
+
+def refuse_written(name: str) -> NoReturn:
+    """Refuse to read a table that is written as of a moment."""
     raise UpsertPlatformError(
-        f"table '{name}': its system keeps no earlier rows; ask for what it is made of, topics.NAME or queries.NAME,"
-        " as of a batch"
+        f"table '{name}': its system keeps no earlier rows; ask for what it is made of, a topic's changelog or a"
+        " query, as of a batch"
     )
 
 
