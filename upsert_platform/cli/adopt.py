@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.durations import Seconds
 from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.prove import print_proof, told_proof
@@ -31,6 +32,21 @@ if TYPE_CHECKING:
 @click.option("--from-latest", is_flag=True, help="It has written all that the topics hold.")
 @click.option("--repair", is_flag=True, help="Go on where rows differ at that offset, and write those too.")
 @click.option("--dry-run", is_flag=True, help="Only prove the table at that offset.")
+@click.option(
+    "--shadow-suffix",
+    metavar="SUFFIX",
+    help="Take nothing over yet: fill a second table or topic, of TABLE's name with this suffix, beside the other"
+    " writer, and compare both again and again.",
+)
+@click.option(
+    "--every", type=Seconds(zero=True), help="With --shadow-suffix: pause between two comparisons.  [default: 30s]"
+)
+@click.option("--for", "lasting", type=Seconds(), help="With --shadow-suffix: end after so long; left out: at Ctrl-C.")
+@click.option(
+    "--settle",
+    type=Seconds(zero=True),
+    help="With --shadow-suffix: look again at rows that differ for so long.  [default: 60s]",
+)
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
 @project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
@@ -39,6 +55,10 @@ def adopt(
     from_offsets: str | None,
     from_group: str | None,
     from_time: str | None,
+    shadow_suffix: str | None,
+    every: float | None,
+    lasting: float | None,
+    settle: float | None,
     examples: int,
     project: Path | None,
     *,
@@ -51,18 +71,32 @@ def adopt(
 
     TABLE is proven at the offset at which its writer stopped. Then the topics are read into the lake up to their ends,
     and the rows that differ from those are written and recorded as applied; equal rows are not written. A table that
-    differs at that offset is left alone, unless --repair is given. Ends with 0 if TABLE is equal at last, 3 if it
-    differs, 1 after an error.
+    differs at that offset is left alone, unless --repair is given. With --shadow-suffix nothing is taken over: the
+    writer goes on, and a second table of the same declarations is filled and compared with TABLE. Ends with 0 if TABLE
+    is equal at last, 3 if it differs, 1 after an error.
     """
     from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.session import spark_session
     from upsert_platform.proofs.adopt import adopt as adopt_table
 
-    at = _stated(from_offsets, from_group, from_time, latest=from_latest)
+    starts = _given(from_offsets, from_group, from_time, latest=from_latest)
+    if shadow_suffix is not None:
+        wrong = [*starts, *(["--repair"] if repair else []), *(["--dry-run"] if dry_run else [])]
+        if wrong:
+            raise click.UsageError(f"--shadow-suffix takes nothing over: leave {', '.join(wrong)} out")
+    elif (every, lasting, settle) != (None, None, None):
+        raise click.UsageError("--every, --for and --settle are of two tables that are compared: add --shadow-suffix")
+    at = None if shadow_suffix is not None else _stated(starts)
     binding = project_binding(project)
     if table not in binding.targets:
         known = ", ".join(sorted(binding.targets)) or "none"
         raise click.ClickException(f"no insert writes table '{table}'; written are: {known}")
+    if at is None:
+        from upsert_platform.cli.shadow import shadow
+
+        suffix = shadow_suffix or ""
+        shadow(table, binding, suffix, every, lasting, settle, examples=examples, as_json=as_json)
+        return
     with spark_session(f"adopting {table}") as (spark, tell):
         found = adopt_table(
             spark,
@@ -84,8 +118,9 @@ def adopt(
         sys.exit(DIFFERS)
 
 
-def _stated(offsets: str | None, group: str | None, time: str | None, *, latest: bool) -> At:
-    from upsert_platform.proofs.ends import LATEST, At
+def _given(offsets: str | None, group: str | None, time: str | None, *, latest: bool) -> dict[str, str]:
+    """Return the options that state where the writer stopped, each with the end that it states."""
+    from upsert_platform.proofs.ends import LATEST
 
     given = {
         "--from-offsets": offsets,
@@ -93,12 +128,17 @@ def _stated(offsets: str | None, group: str | None, time: str | None, *, latest:
         "--from-time": time,
         "--from-latest": LATEST if latest else None,
     }
-    stated = {name: text for name, text in given.items() if text is not None}
+    return {name: text for name, text in given.items() if text is not None}
+
+
+def _stated(stated: dict[str, str]) -> At:
+    from upsert_platform.proofs.ends import At
+
+    forms = {"--from-offsets": "offsets", "--from-group": "group", "--from-time": "time", "--from-latest": "latest"}
     if len(stated) != 1:
-        raise click.UsageError(f"state where the writer stopped, by one of {', '.join(given)}")
+        raise click.UsageError(f"state where the writer stopped, by one of {', '.join(forms)}")
     ((name, text),) = stated.items()
     at = At.parse(text)
-    forms = {"--from-offsets": "offsets", "--from-group": "group", "--from-time": "time", "--from-latest": "latest"}
     if at.form != forms[name]:
         raise click.BadParameter(f"'{text}' states no {forms[name]}", param_hint=name)
     return at

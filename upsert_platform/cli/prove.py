@@ -207,7 +207,7 @@ def print_proof(proof: Proof) -> None:
     """Print a proof for people."""
     found = proof.found
     through = f"through {proof.position or 'the beginning'} ({proof.at})"
-    if proof.batch is not None:
+    if proof.batch is not None and proof.history is not None:
         offsets = f", {proof.position}" if proof.position else ""
         through = (
             f"as of batch {proof.batch} of the lake ({proof.at}{offsets}), which has batches from {proof.history} on"

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.proofs.ends import At
-from upsert_platform.proofs.inputs import queries_of, tables_of
 from upsert_platform.proofs.proof import Proof, duplicates_of, prove
+from upsert_platform.proofs.shadow import read_topics
 from upsert_platform.sync.binding import Binding, Target, changelog_of
-from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.comparison import SHOWN_ROWS
 from upsert_platform.sync.destination_hop import DestinationHop
-from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.reconcile import Reconciliation, check_adoptable, reconcile
 
 if TYPE_CHECKING:
@@ -85,12 +83,7 @@ def adopt(
     if dry_run or not (proof.equal or repair):
         return Adoption(proof)
     tell("reading the topics into the lake")
-    for name in tables_of(target, binding):
-        source = binding.sources[name]
-        changelog = ChangelogHop(source, changelog_of(source, lake), run=run)
-        changelog.execute(OnDemand.dividing(spark), changelog.plan())
-    for query in queries_of(target, binding):
-        binding.query_hop(query, lake, run=run).execute(OnDemand.dividing(spark))
+    read_topics(spark, target, binding, lake, run=run)
     tell(f"writing the rows of '{target.table.name}' that differ")
     with closing(target.open()) as destination:
         hop = DestinationHop(
