@@ -32,6 +32,8 @@ class LiveFile:
     last_batch: int | None
     least_kind: str | None
     greatest_kind: str | None
+    written: int | None = None
+    """When it was written, in milliseconds since 1970."""
 
     def may_hold(self, *, after: int, upto: int) -> bool:
         """Return whether there may be changes of the batches after `after` and up to `upto` in it."""
@@ -87,7 +89,7 @@ def live_files(delta: DeltaTable) -> list[LiveFile]:
         table.column(name).to_pylist() if name in table.column_names else [None] * table.num_rows
         for name in (
             "path", "size_bytes", "num_records",
-            f"min.{rows.BATCH}", f"max.{rows.BATCH}", f"min.{rows.KIND}", f"max.{rows.KIND}",
+            f"min.{rows.BATCH}", f"max.{rows.BATCH}", f"min.{rows.KIND}", f"max.{rows.KIND}", "modification_time",
         )
     ]  # fmt: skip
     return [LiveFile(*row) for row in zip(*columns, strict=True)]

@@ -29,7 +29,7 @@ def explain(file: Path | None, *, as_json: bool) -> None:
     from upsert_platform.cli.location import located_projects
     from upsert_platform.core.error_catalogue import shown
     from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
-    from upsert_platform.engine.explain import explain_plan, explain_state
+    from upsert_platform.engine.explain import explain_query, explain_state
     from upsert_platform.sync.binding import query_store
     from upsert_platform.sync.located import joined
     from upsert_platform.sync.stand_ins import unset_value, without_places
@@ -59,7 +59,7 @@ def explain(file: Path | None, *, as_json: bool) -> None:
         except UpsertPlatformError as error:
             state = str(error)
         told.append(f"  key ({', '.join(insert.query.key) or 'none: rows are only added'}); {state}")
-        told += [f"    {line}" for line in explain_plan(insert.query.plan)]
+        told += [f"    {line}" for line in explain_query(insert.query)]
         _tell(insert, told, as_json=as_json)
 
 

@@ -53,8 +53,6 @@ def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json:
             click.echo(f"  line {moved.line}: '{moved.option}' is now ${{{moved.variable}}} ({why})")
         for line, change in item.changed:
             click.echo(f"  line {line}: {change}")
-        for line, statement in item.silenced:
-            click.echo(f"  line {line}: {statement} is a comment now: state stays as long as results depend on it")
     started = start_named_servers(folder) if local else []
     values = {**lake.local_variables(lake.home()), **plan.values}
     project, problems = load_project(folder, values, connectors=CONNECTORS)
@@ -65,10 +63,7 @@ def import_files(files: tuple[Path, ...], folder: Path, *, local: bool, as_json:
         failed = True
     wanted = list(dict.fromkeys(moved.variable for item in plan.files for moved in item.moved))
     if as_json:
-        paths = [
-            {"path": str(path), "kind": item.kind, "silenced": [text for _, text in item.silenced]}
-            for item, path in written
-        ]
+        paths = [{"path": str(path), "kind": item.kind} for item, path in written]
         told = [problem_data(problem) for problem in problems]
         click.echo(json.dumps({"files": paths, "variables": wanted, "problems": told}))
         sys.exit(1 if failed else 0)

@@ -36,12 +36,6 @@ _PROPERTY: Final = re.compile(r"([ \t\f]*)([^=:\s\\#!](?:[^=:\s\\]|\\.)*)([ \t]*
 _COMMENT: Final = re.compile(r"^(\s*[#!]+\s*([\w.\-]+)\s*[=:]\s*)\S.*$", re.MULTILINE)
 
 
-_STATE_TTL: Final = re.compile(
-    r"^([ \t]*)(SET[ \t]+'table\.exec\.state\.ttl'[ \t]*=[ \t]*'[^'\n]*'[ \t]*;)", re.MULTILINE | re.IGNORECASE
-)
-"""A setting that the platform refuses, since results would no longer follow from the data."""
-
-
 @dataclass(frozen=True, slots=True)
 class Moved:
     """A value that became a variable.
@@ -61,7 +55,6 @@ class Imported:
     """A file, as it is written into the project.
 
     Attributes:
-        silenced: statements that became comments, each with its line.
         changed: what was changed for servers of this machine, by line.
     """
 
@@ -69,7 +62,6 @@ class Imported:
     kind: str
     text: str = field(repr=False)
     moved: tuple[Moved, ...] = ()
-    silenced: tuple[tuple[int, str], ...] = ()
     changed: tuple[tuple[int, str], ...] = ()
 
 
@@ -187,11 +179,7 @@ def _read(
 
     write = {".sql": _sql, ".properties": _properties}.get(file.suffix, _yaml)
     imported = write(text, move)
-    silenced: list[tuple[int, str]] = []
-    if file.suffix == ".sql":
-        silenced = [(text.count("\n", 0, item.start()) + 1, item[2]) for item in _STATE_TTL.finditer(text)]
-        imported = _STATE_TTL.sub(r"\1-- \2", imported)
-    return Imported(file, kind, imported, tuple(moved), tuple(silenced), tuple(changed))
+    return Imported(file, kind, imported, tuple(moved), tuple(changed))
 
 
 def _kind(file: Path, text: str, problems: list[Problem]) -> str | None:

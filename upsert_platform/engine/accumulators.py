@@ -218,9 +218,9 @@ def item_type(table: pa.Table, item: Accumulator) -> pa.DataType:
 
 def _taken(table: pa.Table, item: Accumulator) -> np.ndarray:
     """Return a mask of the rows that take part: their argument is not null, and the filter is true."""
-    taken = np.ones(table.num_rows, dtype=bool)
+    taken = table.column(WEIGHT).to_numpy() != 0
     if item.argument is not None and table.column(item.argument).null_count:
-        taken = pc.is_valid(table.column(item.argument)).to_numpy()
+        taken = taken & pc.is_valid(table.column(item.argument)).to_numpy()
     if item.filter is not None:
         taken = taken & pc.fill_null(table.column(item.filter), False).to_numpy()
     return taken

@@ -30,10 +30,12 @@ from upsert_platform.engine.accumulators import (
     results_of,
     with_nan,
 )  # fmt: skip
-from upsert_platform.engine.keys import consolidate, is_member, place_rows, sum_rows
+from upsert_platform.engine.keys import consolidate, is_member, place_rows, settle, sum_rows
 from upsert_platform.engine.state import State, StateSchema
 from upsert_platform.engine.steps import WEIGHT
 
+BACK = internal("back")
+"""BOOLEAN: a partial result is of rows that are taken back."""
 COUNT = internal("count")
 """BIGINT: how often a value is in a multiset."""
 
@@ -44,11 +46,20 @@ class Groups:
 
     node: Aggregate
     state_name: str
+    forgets: bool = False
+    """The query lets go of idle state: rows that are taken back are kept apart from those that are added, since those
+    of a group that is away count for nothing.
+    """
 
     @property
     def plan(self) -> Accumulators:
         """Return the accumulators."""
         return plan_accumulators(self.node)
+
+    @property
+    def partial(self) -> Accumulators:
+        """Return the accumulators of partial results."""
+        return partial_plan(self.plan, forgets=self.forgets)
 
     @property
     def states(self) -> tuple[StateSchema, ...]:
@@ -58,11 +69,13 @@ class Groups:
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """Partial results of signed rows, made before they go to the bucket of their group."""
-        return add_rows(table, self.plan)
+        if self.forgets:
+            table = table.append_column(BACK, pa.array(table.column(WEIGHT).to_numpy() < 0))
+        return add_rows(table, self.partial)
 
     def combine(self, table: pa.Table) -> pa.Table:
         """Fewer partial results of the same meaning."""
-        return merge_groups(table, self.plan)
+        return merge_groups(table, self.partial)
 
     def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
         """The change of the result.
@@ -72,7 +85,12 @@ class Groups:
         """
         plan, state = self.plan, states[self.state_name]
         nothing = [_nothing(plan)] if first and not plan.group else []
-        partial = pa.concat_tables([*(plan.complete(table) for table in inputs), *nothing])
+        given = (
+            [self._of_known(pa.concat_tables([self.partial.complete(table) for table in inputs]), state)]
+            if inputs
+            else []
+        )
+        partial = pa.concat_tables([*(plan.complete(table) for table in given), *nothing])
         if not partial.num_rows:
             return results_of(partial, plan).append_column(WEIGHT, pa.array([], pa.int64()))
         touched = merge_groups(partial, plan)
@@ -80,12 +98,45 @@ class Groups:
         after = merge_groups(pa.concat_tables([plan.complete(before), touched]), plan)
         counts = after.column(ROWS).to_numpy()
         if len(counts) and counts.min() < 0:
-            raise ChangelogError(
-                f"a group of the query has {counts.min()} rows: more was taken back than was ever added; rebuild it"
-            )
-        gone = (counts == 0) & bool(plan.group)
+            if not state.forgets:
+                raise ChangelogError(
+                    f"a group of the query has {counts.min()} rows: more was taken back than was ever added; rebuild it"
+                )
+            state.forgotten -= int(counts[counts < 0].sum())
+            after = after if plan.group else _nothing(plan)
+        gone = (counts <= 0) & bool(plan.group)
         state.put(after, places=place_rows(after, plan.names), gone=gone)
-        return _difference(results_of(before, plan), results_of(after.filter(pa.array(~gone)), plan))
+        old, new = results_of(before, plan), results_of(after.filter(pa.array(~gone)), plan)
+        difference = _difference(old, new)
+        return pa.concat_tables([difference, _unchanged(old, new)]) if state.forgets else difference
+
+    def _of_known(self, partial: pa.Table, state: State) -> pa.Table:
+        """Partial results without rows that are taken back of groups that were let go of."""
+        if not self.forgets or not partial.num_rows:
+            return partial
+        plan = self.plan
+        back = partial.column(BACK).to_numpy(zero_copy_only=False)
+        known = state.rows_at(place_rows(partial, plan.names))
+        if plan.names:
+            one, other = code_rows([partial, known], [plan.names, plan.names])
+            away = back & ~is_member(one, other)
+        else:
+            away = back & (known.num_rows == 0)
+        state.forgotten -= int(partial.column(ROWS).to_numpy()[away].sum())
+        return partial.filter(pa.array(~away))
+
+
+def partial_plan(plan: Accumulators, *, forgets: bool) -> Accumulators:
+    """Return the accumulators of partial results, which say whether rows are taken back where that matters."""
+    return replace(plan, group=(*plan.group, (BACK, pa.bool_()))) if forgets else plan
+
+
+def _unchanged(old: pa.Table, new: pa.Table) -> pa.Table:
+    """The results that are as they were, with weight 0: they are in use."""
+    names = new.column_names
+    one, other = code_rows([new, old], [names, names])
+    kept = new.filter(pa.array(is_member(one, other)))
+    return kept.append_column(WEIGHT, pa.repeat(pa.scalar(0, pa.int64()), kept.num_rows))
 
 
 def _nothing(plan: Accumulators) -> pa.Table:
@@ -120,6 +171,7 @@ class Multiset:
     argument: str
     filter: str | None
     state_name: str
+    forgets: bool = False
 
     @property
     def plan(self) -> Accumulators:
@@ -143,7 +195,8 @@ class Multiset:
 
         value = (self.argument, arrow_type(kinds[self.argument]))
         keys = (*((f"g{at}", kind) for at, (_, kind) in enumerate(self.plan.group)), ("value", value[1]))
-        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),)),)
+        together = None if self.spread else tuple(self.group_names)
+        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),), together),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """Columns ``g0``, ``g1`` ..., ``value`` and `WEIGHT`, without nulls and filtered rows; `combine` adds up."""
@@ -158,8 +211,8 @@ class Multiset:
     def combine(self, table: pa.Table) -> pa.Table:
         """Fewer rows of the same meaning."""
         nested = any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in table.schema.types)
-        if nested or not table.num_rows:
-            return consolidate(table, weight=WEIGHT)
+        if nested or not table.num_rows or self.forgets:
+            return settle(table, weight=WEIGHT)
         sorted_rows = sum_rows(table, weight=WEIGHT)
         if sorted_rows is not None:
             return sorted_rows
@@ -175,6 +228,12 @@ class Multiset:
     def run(self, inputs: Sequence[pa.Table], states: Mapping[str, State], *, first: bool) -> pa.Table:
         """Partial results for the groups."""
         del first
+        found = self._partial(inputs, states)
+        if not self.forgets:
+            return found
+        return found.append_column(BACK, pa.array(np.zeros(found.num_rows, dtype=bool)))
+
+    def _partial(self, inputs: Sequence[pa.Table], states: Mapping[str, State]) -> pa.Table:
         state = states[self.state_name]
         schema = state.schema
         names = [*self.group_names, "value"]
@@ -191,7 +250,11 @@ class Multiset:
             was = counts[touched]
         now = was + change.column(WEIGHT).to_numpy()
         if now.min() < 0:
-            raise ChangelogError("a value of the query was taken back more often than it was ever added; rebuild it")
+            if not state.forgets:
+                raise ChangelogError(
+                    "a value of the query was taken back more often than it was ever added; rebuild it"
+                )
+            now = np.maximum(now, 0)
         rows = pa.table([*(change.column(name) for name in names), pa.array(now)], names=[*names, COUNT])
         assert tuple(rows.column_names) == tuple(name for name, _, _ in schema.columns)
         state.put(rows, places=places, gone=now == 0)
@@ -200,7 +263,10 @@ class Multiset:
         if not self.spread:
             old = before.select(names).append_column(WEIGHT, before.column(COUNT))
             every = pa.concat_tables([old, change.select(old.column_names).cast(old.schema)])
-            parts.append(self._extremes(change, consolidate(every, weight=WEIGHT)))
+            after = consolidate(every, weight=WEIGHT)
+            if self.forgets and after.num_rows:
+                after = after.filter(pa.array(after.column(WEIGHT).to_numpy() > 0))
+            parts.append(self._extremes(change, after))
         return pa.concat_tables(parts)
 
     def _crossings(self, change: pa.Table, crossing: np.ndarray) -> pa.Table:

@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from upsert_platform.changelog import rows
@@ -90,7 +90,8 @@ class QueryBatch:
         state_rows: rows of state written; `state_bytes` is what all state takes after it.
         met: keys that several inserts into one table have, of those that the batch touched.
         late: rows that were left out of a window since it is closed.
-        let_go: rows of state that closed windows no longer need.
+        let_go: rows of state that left it: closed windows no longer need them, or nothing changed them for so long.
+        forgotten: rows that were taken back after they were let go of, which changes nothing.
     """
 
     head: Head
@@ -103,6 +104,7 @@ class QueryBatch:
     met: int = 0
     late: int = 0
     let_go: int = 0
+    forgotten: int = 0
 
 
 def plan_batch(
@@ -209,6 +211,7 @@ def advance(
     batch = _Batch(store, head, plan, runner, lookups or {})
     try:
         seconds = [batch.run(at_time(stage, batch.clocks)) for stage in batch.stages]
+        batch.let_go_of_idle()
         account = account_file(store, batch.read, batch.written, number=head.batch + 1)
         positions = Positions(
             {**head.positions.offsets, **{item.name: {0: item.upto} for item in plan.slices}},
@@ -236,7 +239,13 @@ def advance(
         batch.met,
         batch.tally.late,
         batch.let_go,
+        batch.forgotten,
     )
+
+
+def now_in_milliseconds() -> int:
+    """Return the time of a batch, in milliseconds since 1970."""
+    return int(time.time() * 1000)
 
 
 class _Batch:
@@ -258,9 +267,10 @@ class _Batch:
         self.parts: list[Part] = []
         self.added: list[DataFile] = []
         self.removed: list[str] = []
-        self.read = self.met = self.let_go = 0
+        self.read = self.met = self.let_go = self.forgotten = 0
         self.tally = Tally()
-        self.stages = store.stages()
+        now = now_in_milliseconds()
+        self.stages = tuple(replace(stage, now=now) if stage.ttls else stage for stage in store.stages())
         self.clocks = clocks_of(self.stages, head.positions.topic_ids)
 
     @property
@@ -358,7 +368,25 @@ class _Batch:
         self.read += answer.read
         self.met += answer.met
         self.let_go += answer.let_go
+        self.forgotten += answer.forgotten
         self.tally = merged(self.tally, answer.tally)
+
+    def let_go_of_idle(self) -> None:
+        """Removes the state of buckets in which nothing changed for so long."""
+        from upsert_platform.engine.state import Idle
+
+        touched = set(self.removed) | {item.path for item in self.added}
+        for stage in self.stages:
+            for name, ttl in stage.ttls:
+                idle = Idle(ttl, stage.now)
+                for (state, bucket), files in self.state.items():
+                    if state != name or not all(idle.is_over(file.written) for file in files):
+                        continue
+                    begins = f"{name}-{bucket:04}-"
+                    if any(path.startswith(begins) for path in touched):
+                        continue
+                    self.removed += [file.path for file in files]
+                    self.let_go += sum(file.rows for file in files)
 
     def times(self) -> dict[str, str]:
         """The clocks of windows that close, as the commit keeps them."""

@@ -24,6 +24,7 @@ from upsert_platform.core.plan import (
     Node,
     Over,
     Project,
+    Query,
     Scan,
     Session,
     Temporal,
@@ -41,14 +42,35 @@ _PLACE: Final = re.compile(r"_p\d+_")
 """How columns begin that no statement has given: places of records."""
 
 
+def explain_query(query: Query) -> Iterator[str]:
+    """Lines of a query: how long its state stays that nothing changes, if it does not stay for ever, and its plan."""
+    if query.state_ttl:
+        yield f"lets go of state that nothing changes for {_span(query.state_ttl * 1000)}"
+    yield from explain_plan(query.plan)
+
+
 def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
     """Lines of a plan, the result first, each operator above what it reads."""
     yield f"{'  ' * depth}{_told(node)}"
     state = _state(node)
     if state:
-        yield f"{'  ' * depth}  state: {state}"
+        yield f"{'  ' * depth}  state: {state}{_hinted(node)}"
     for item in node.inputs:
         yield from explain_plan(item, depth + 1)
+
+
+def _hinted(node: Node) -> str:
+    """What a hint STATE_TTL says of an operator's state."""
+    if isinstance(node, Aggregate) and node.ttl is not None:
+        return f"; hint: {_stays(node.ttl)}"
+    if isinstance(node, Join) and any(ttl is not None for ttl in node.ttls):
+        sides = zip(("left", "right"), node.ttls, strict=True)
+        return "; hint: " + ", ".join(f"{side} {_stays(ttl)}" for side, ttl in sides if ttl is not None)
+    return ""
+
+
+def _stays(ttl: int) -> str:
+    return f"let go of after {_span(ttl * 1000)} without a change" if ttl else "never let go of"
 
 
 def _told(node: Node) -> str:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.core.plan import Field, GroupJoin, Join
 from upsert_platform.core.types import arrow_type
-from upsert_platform.engine.keys import consolidate, is_member, match_rows, place_rows
+from upsert_platform.engine.keys import is_member, match_rows, place_rows, rows_in_use, settle
 from upsert_platform.engine.partitions import move_rows, negated, rows_state
 from upsert_platform.engine.state import State, StateSchema
 from upsert_platform.engine.steps import WEIGHT
@@ -47,7 +47,7 @@ class Matches:
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """Rows whose changes do not cancel out."""
-        return consolidate(table, weight=WEIGHT)
+        return settle(table, weight=WEIGHT)
 
     combine = prepare
 
@@ -66,26 +66,30 @@ class Matches:
             if pads_right:
                 out.append(self._padded_right(single))
         places = np.concatenate([place_rows(left, node.left_on), place_rows(right, node.right_on)])
-        left_before, left_after = move_rows(states[self.left_state], left, places, node.left_on)
-        right_before, right_after = move_rows(states[self.right_state], right, places, node.right_on)
+        left_before, left_after, left = move_rows(states[self.left_state], left, places, node.left_on)
+        right_before, right_after, right = move_rows(states[self.right_state], right, places, node.right_on)
+        left_used, right_used = rows_in_use(left, weight=WEIGHT), rows_in_use(right, weight=WEIGHT)
         if node.kind not in ("semi", "anti"):
             out += [self._pairs(left, right_before), self._pairs(left_after, right)]
         elif node.kind == "semi":
             out += [
                 negated(self._matched(left_before, right_before, found=True)),
                 self._matched(left_after, right_after, found=True),
+                self._matched(left_used, right_after, found=True),
             ]
         if pads_left:
             out += [
                 negated(self._alone(self._matched(left_before, right_before, found=False))),
                 self._alone(self._matched(left_after, right_after, found=False)),
+                self._alone(self._matched(left_used, right_after, found=False)),
             ]
         if pads_right:
             out += [
                 negated(self._padded_right(self._unmatched_right(left_before, right_before))),
                 self._padded_right(self._unmatched_right(left_after, right_after)),
+                self._padded_right(self._unmatched_right(left_after, right_used)),
             ]
-        return consolidate(pa.concat_tables([self._shaped(table) for table in out]), weight=WEIGHT)
+        return settle(pa.concat_tables([self._shaped(table) for table in out]), weight=WEIGHT)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -70,6 +70,30 @@ def consolidate(table: pa.Table, *, weight: str, columns: Sequence[str] | None =
     return chosen.set_column(chosen.schema.get_field_index(weight), weight, pa.array(sums[kept]))
 
 
+def settle(table: pa.Table, *, weight: str) -> pa.Table:
+    """As `consolidate`, but a row that was given with weight 0, and has no other, stays: it is still in use."""
+    in_use = table.column(weight).to_numpy() == 0
+    if not in_use.any():
+        return consolidate(table, weight=weight)
+    changed = consolidate(table.filter(pa.array(~in_use)), weight=weight)
+    used = consolidate(_weighing(table.filter(pa.array(in_use)), weight, 1), weight=weight)
+    names = [name for name in table.column_names if name != weight]
+    if changed.num_rows and names:
+        one, other = code_rows([used, changed], [names, names])
+        used = used.filter(pa.array(~is_member(one, other)))
+    return pa.concat_tables([changed, _weighing(used, weight, 0)])
+
+
+def rows_in_use(table: pa.Table, *, weight: str) -> pa.Table:
+    """The rows with weight 0."""
+    return table.filter(pa.array(table.column(weight).to_numpy() == 0))
+
+
+def _weighing(table: pa.Table, weight: str, number: int) -> pa.Table:
+    weights = pa.array(np.full(table.num_rows, number, dtype=np.int64))
+    return table.set_column(table.schema.get_field_index(weight), weight, weights)
+
+
 def sum_rows(table: pa.Table, *, weight: str) -> pa.Table | None:
     """As `consolidate`, by sorting rows as numbers; None for rows that are not put into one number each.
 

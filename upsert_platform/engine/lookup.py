@@ -86,6 +86,11 @@ class Found:
         was = np.zeros(change.num_rows, dtype=np.int64)
         was[at >= 0] = known.column(COUNT).to_numpy()[at[at >= 0]]
         now = was + weights
+        if len(now) and now.min() < 0 and state.forgets:
+            state.forgotten -= int(now[now < 0].sum())
+            there_before = now >= 0
+            change, at, now = change.filter(pa.array(there_before)), at[there_before], now[there_before]
+            weights = weights[there_before]
         if len(now) and now.min() < 0:
             raise ChangelogError(
                 "a row of a lookup join was taken back more often than it was added; rebuild the query"

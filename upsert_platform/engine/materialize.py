@@ -21,7 +21,7 @@ from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import Materialize
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.aggregate import COUNT
-from upsert_platform.engine.keys import consolidate, is_member, place_rows
+from upsert_platform.engine.keys import consolidate, is_member, place_rows, settle
 from upsert_platform.engine.partitions import negated
 from upsert_platform.engine.row_order import sortable
 from upsert_platform.engine.state import State, StateSchema
@@ -47,11 +47,11 @@ class LastRows:
     def states(self) -> tuple[StateSchema, ...]:
         """Row to its count and `SINCE`."""
         keys = tuple((field.name, arrow_type(field.type)) for field in self.node.fields)
-        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()), (SINCE, pa.int64()))),)
+        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()), (SINCE, pa.int64())), self.node.key),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """Rows whose changes do not cancel out."""
-        return consolidate(table, weight=WEIGHT)
+        return settle(table, weight=WEIGHT)
 
     combine = prepare
 
@@ -60,7 +60,7 @@ class LastRows:
         del first
         state = states[self.state_name]
         names = [*self.names, WEIGHT]
-        change = consolidate(pa.concat_tables(inputs).select(names), weight=WEIGHT)
+        change = settle(pa.concat_tables(inputs).select(names), weight=WEIGHT)
         known = state.rows_of_groups(place_rows(change, self.node.key))
         here, there = code_rows([change, known], [self.names, self.names])
         at = np.full(1 + int(max(here.max(initial=-1), there.max(initial=-1))), -1, dtype=np.int64)
@@ -69,11 +69,16 @@ class LastRows:
         was, since = np.zeros(change.num_rows, dtype=np.int64), np.full(change.num_rows, state.batch)
         was[at >= 0] = known.column(COUNT).to_numpy()[at[at >= 0]]
         weights = change.column(WEIGHT).to_numpy()
-        older = (at >= 0) & (weights < 0)
+        older = (at >= 0) & (weights <= 0)
         since[older] = known.column(SINCE).to_numpy()[at[older]]
         now = was + weights
         if len(now) and now.min() < 0:
-            raise ChangelogError("a row of the query was taken back more often than it was added; rebuild the query")
+            if not state.forgets:
+                raise ChangelogError(
+                    "a row of the query was taken back more often than it was added; rebuild the query"
+                )
+            state.forgotten -= int(now[now < 0].sum())
+            now = np.maximum(now, 0)
         moved = change.select(self.names).append_column(COUNT, pa.array(now)).append_column(SINCE, pa.array(since))
         moved = moved.cast(known.schema)
         state.put(moved, places=place_rows(moved, self.node.key, self.names), gone=now == 0)

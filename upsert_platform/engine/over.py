@@ -46,7 +46,7 @@ class Overs(Partitions):
     def states(self) -> tuple[StateSchema, ...]:
         """Row, and the batch that brought it where rows are only added, to its count."""
         more = ((ARRIVED, pa.int64()),) if self.node.records else ()
-        return (rows_state(self.state_name, self.fields, more=more),)
+        return (rows_state(self.state_name, self.fields, more=more, together=self.partition),)
 
     def arrived(self, change: pa.Table, state: State) -> pa.Table:
         if not self.node.records:

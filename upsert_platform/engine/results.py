@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.changelog.row_codes import code_rows, last_positions
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import Field
 from upsert_platform.core.types import arrow_type
@@ -25,11 +25,14 @@ class Result:
     Attributes:
         name: of the query; shown as the topic of its rows.
         key: columns that tell rows apart; empty for a result that is only added to, or whose rows count by themselves.
+        forgets: the query lets go of idle state: of several rows of one key, some of which it no longer knows to have
+            shown, the last one counts.
     """
 
     name: str
     fields: tuple[Field, ...]
     key: tuple[str, ...]
+    forgets: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,6 +60,9 @@ class Result:
     def _keyed(self, signed: pa.Table, weights: np.ndarray, batch: int) -> pa.Table:
         if not len(weights):
             return self.schema.empty_table()
+        if self.forgets:
+            signed = _last_of_each(signed, self.key)
+            weights = signed.column(WEIGHT).to_numpy()
         (codes,) = code_rows([signed], [self.key])
         olds, news = weights < 0, weights > 0
         if (
@@ -107,3 +113,11 @@ class Result:
             for field in self.schema
         ]
         return pa.Table.from_arrays(columns, schema=self.schema)
+
+
+def _last_of_each(signed: pa.Table, key: tuple[str, ...]) -> pa.Table:
+    """One row at most per key and sign, with weight -1 or 1."""
+    signs = pa.array(np.sign(signed.column(WEIGHT).to_numpy()))
+    signed = signed.set_column(signed.schema.get_field_index(WEIGHT), WEIGHT, signs)
+    (codes,) = code_rows([signed], [[*key, WEIGHT]])
+    return signed.take(pa.array(last_positions(codes)))

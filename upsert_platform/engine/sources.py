@@ -45,8 +45,9 @@ def signed_rows(table: pa.Table, *, paired: bool) -> pa.Table:
 class Upserts:
     """The contribution index of an upsert source. Input: changes with `PUT` and the columns of `rows.ORDER`.
 
-    Delta rule: minus the row that the index has of the key, plus the new one. State: key to exactly the columns that
-    the query uses, as it computed them; keys that are deleted, or fail the query's filter, leave.
+    Delta rule: minus the row that the index has of the key, plus the new one; a row that a record repeats has weight 0
+    in a query that lets go of idle state, so that the rows made of it stay in use. State: key to exactly the columns
+    that the query uses, as it computed them; keys that are deleted, or fail the query's filter, leave.
     """
 
     key: tuple[str, ...]
@@ -87,9 +88,13 @@ class Upserts:
         whole, new = code_rows([known, after], [names, names])
         # Nothing changes where the key is not there and stays away, or is there as it was.
         same = (~there & ~put) | (put & is_member(new, whole))
-        state.put(after.filter(pa.array(~same)), places=places[~same], gone=~put[~same])
+        written = ~same | put if state.forgets else ~same
+        state.put(after.filter(pa.array(written)), places=places[written], gone=~put[written])
         taken = known.filter(pa.array(is_member(one, other[~same])))
-        return pa.concat_tables([_weighted(taken, -1), _weighted(after.filter(pa.array(put & ~same)), 1)])
+        parts = [_weighted(taken, -1), _weighted(after.filter(pa.array(put & ~same)), 1)]
+        if state.forgets:
+            parts.append(_weighted(after.filter(pa.array(put & same)), 0))
+        return pa.concat_tables(parts)
 
 
 def _weighted(table: pa.Table, weight: int) -> pa.Table:

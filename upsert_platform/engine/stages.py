@@ -45,11 +45,11 @@ from upsert_platform.engine.partitions import Partitions
 from upsert_platform.engine.results import Result
 from upsert_platform.engine.sessions import Sessions
 from upsert_platform.engine.sources import PUT, Upserts
-from upsert_platform.engine.state import StateSchema
+from upsert_platform.engine.state import NEVER, StateSchema
 from upsert_platform.engine.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
 from upsert_platform.engine.temporal import AsOf
 from upsert_platform.engine.topn import FirstRows
-from upsert_platform.engine.window_ends import end_of_group
+from upsert_platform.engine.window_ends import end_of_group, is_of_window
 
 Operator = (
     Upserts | Groups | Multiset | FirstRows | Matches | AsOf | Found | LastChanged | Arrived | LastRows | Partitions
@@ -91,6 +91,9 @@ class Stage:
         watched: names of ends of windows that close, each with the column of the scan that tells their time.
         window_end: place of the end of such a window among the operator's group, and its name.
         closed: groups of windows that end then, or before, may leave the state; microseconds since 1970.
+        ttls: per name of a state after how many milliseconds without a change rows are let go of; none in a query whose
+            state stays.
+        now: when the batch is computed, in milliseconds since 1970.
     """
 
     number: int
@@ -106,6 +109,8 @@ class Stage:
     watched: tuple[tuple[str, str], ...] = ()
     window_end: tuple[int, str] | None = None
     closed: int | None = None
+    ttls: tuple[tuple[str, int], ...] = ()
+    now: int = 0
 
     @property
     def needs_spark(self) -> bool:
@@ -149,26 +154,37 @@ class _Draft:
     ordered: bool = False
     watched: list[tuple[str, str]] = field(default_factory=list)
     window_end: tuple[int, str] | None = None
+    ttls: tuple[int, ...] = ()
+    """Of the operator's states, in their order."""
 
     def stage(self) -> Stage:
         return Stage(
             self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
             tuple(self.steps), tuple(self.feeds), self.result, self.ordered, tuple(self.watched), self.window_end,
+            ttls=self._ttls(),
         )  # fmt: skip
 
+    def _ttls(self) -> tuple[tuple[str, int], ...]:
+        states = self.operator.states if self.operator is not None and self.ttls else ()
+        return tuple((state.name, ttl) for state, ttl in zip(states, self.ttls, strict=True)) if states else ()
 
-def plan_stages(plan: Node, result: Result, *, mark: str = "") -> tuple[Stage, ...]:
+
+def plan_stages(plan: Node, result: Result, *, mark: str = "", ttl: int | None = None) -> tuple[Stage, ...]:
     """The stages of a query, in the order in which they run.
 
     Args:
         mark: part of the names of its states, so that those of two plans are told apart.
+        ttl: after how many milliseconds without a change state is let go of; None for never, where no operator has a
+            time of its own.
     """
-    return _Compiler(mark).compile(plan, result)
+    return _Compiler(mark, ttl, forgets=result.forgets).compile(plan, result)
 
 
 class _Compiler:
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, ttl: int | None, *, forgets: bool) -> None:
         self.mark = mark
+        self.ttl = ttl
+        self.forgets = forgets
         self.drafts: list[_Draft] = []
         self.exchanges = 0
         self.states = 0
@@ -195,6 +211,19 @@ class _Compiler:
         self.exchanges += 1
         return self.exchanges
 
+    def _ttls(self, node: Node | None, *own: int | None, by: Sequence[str] = ()) -> tuple[int, ...]:
+        """The times of an operator's states.
+
+        Args:
+            node: input of the operator, and `by` columns by which it takes rows: those of windows stay.
+            own: what hints say of each state, None for nothing.
+        """
+        if not self.forgets:
+            return ()
+        if node is not None and is_of_window(node, by):
+            return (NEVER,) * len(own)
+        return tuple((self.ttl if ttl is None else ttl) or NEVER for ttl in own)
+
     def _state(self) -> str:
         self.states += 1
         return f"_s{self.states}{self.mark}"
@@ -220,22 +249,28 @@ class _Compiler:
             case Aggregate():
                 return [self._aggregate(node)]
             case TopN():
-                return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields)]
+                ttls = self._ttls(node.input, None, by=node.partition)
+                return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields, ttls)]
             case Arrivals():
-                return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields)]
+                ttls = self._ttls(node.input, None, by=node.key)
+                return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields, ttls)]
             case Join():
                 return [self._join(node)]
             case Temporal():
                 return [self._as_of(node)]
             case Lookup():
                 on = tuple(name for name, _ in node.on)
-                return [self._one_input(node.input, Found(node, self._state()), on, node.fields)]
+                stay = self._ttls(None, *((0,) if not node.input.appends else ()))
+                return [self._one_input(node.input, Found(node, self._state()), on, node.fields, stay)]
             case Session():
-                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields)]
+                stay = self._ttls(None, 0)
+                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields, stay)]
             case Over():
-                return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields)]
+                ttls = self._ttls(node.input, None, by=node.partition)
+                return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields, ttls)]
             case Materialize():
-                return [self._one_input(node.input, LastRows(node, self._state()), node.key, node.fields)]
+                ttls = self._ttls(None, None)
+                return [self._one_input(node.input, LastRows(node, self._state()), node.key, node.fields, ttls)]
             case Merge():
                 return [self._merge(node)]
             case Union():
@@ -260,7 +295,10 @@ class _Compiler:
                 last = self._last_rows(draft, node.key) if branch.appends else draft
                 ready = self._native(self._projected(last, (*same, tag)))
                 ready.feeds.append(Feed(exchange, operator, group=node.key))
-        return self._draft(node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key)
+        stay = self._ttls(None, 0)
+        return self._draft(
+            node.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=node.key, ttls=stay
+        )
 
     def _last_rows(self, draft: _Draft, key: tuple[str, ...]) -> _Draft:
         """Rows that are only added as upserts of a key: each takes the place of the one before it."""
@@ -272,7 +310,8 @@ class _Compiler:
         operator = Upserts(key, draft.fields, self._state())
         exchange = self._exchange()
         draft.feeds.append(Feed(exchange, operator, group=key))
-        return self._draft(draft.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
+        ttls = self._ttls(None, None)
+        return self._draft(draft.fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=key, ttls=ttls)
 
     def _projected(self, draft: _Draft, columns: tuple[tuple[str, Expression], ...]) -> _Draft:
         draft.steps.append(ProjectStep(columns))
@@ -329,7 +368,8 @@ class _Compiler:
         exchange = self._exchange()
         draft.upsert = False
         draft.feeds.append(Feed(exchange, operator, group=key))
-        sealed = self._draft(columns, reads=(exchange,), operator=operator, bucketed=True, placed_by=key)
+        ttls = self._ttls(None, None)
+        sealed = self._draft(columns, reads=(exchange,), operator=operator, bucketed=True, placed_by=key, ttls=ttls)
         if copies:
             self._projected(sealed, _same(draft.fields))
         return sealed
@@ -349,40 +389,46 @@ class _Compiler:
         return [self._native(self._sealed(draft)) for draft in self._build(node)]
 
     def _aggregate(self, node: Aggregate) -> _Draft:
-        groups = Groups(node, self._state())
+        groups = Groups(node, self._state(), self.forgets)
+        ttls = self._ttls(node.input, node.ttl, by=node.group)
         exchange = self._exchange()
         inputs = self._inputs(node.input)
         for draft in inputs:
             draft.feeds.append(Feed(exchange, groups, group=node.group))
         sets = dict.fromkeys(found for item in groups.plan.items if (found := multiset_of(item)) is not None)
         for argument, condition in sets:
-            values = Multiset(node, argument, condition, self._state())
+            values = Multiset(node, argument, condition, self._state(), self.forgets)
             spread = self._exchange()
             names = tuple(values.group_names)
             for draft in inputs:
                 draft.feeds.append(Feed(spread, values, group=names, rest=("value",), spread=values.spread))
-            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_end=end_of_group(node))
+            end = end_of_group(node)
+            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_end=end, ttls=ttls)
             stage.feeds.append(Feed(exchange, groups, prepared=True, group=node.group))
         end = end_of_group(node)
-        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end}
+        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end, "ttls": ttls}
         return self._draft(node.fields, reads=(exchange,), **settings)
 
-    def _one_input(self, given: Node, operator: Operator, by: tuple[str, ...], fields: Sequence[Field]) -> _Draft:
+    def _one_input(
+        self, given: Node, operator: Operator, by: tuple[str, ...], fields: Sequence[Field], ttls: tuple[int, ...]
+    ) -> _Draft:
         """An operator over one input, whose rows it takes by some columns."""
         exchange = self._exchange()
         for draft in self._inputs(given):
             draft.feeds.append(Feed(exchange, operator, group=by))
-        return self._draft(fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=by)
+        return self._draft(fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=by, ttls=ttls)
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())
         sides = ((node.left, node.left_on), (node.right, node.right_on))
         placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
-        return self._two_inputs(operator, sides, node.fields, placed)
+        ttls = self._ttls(node.left, *node.ttls, by=node.left_on)
+        return self._two_inputs(operator, sides, node.fields, placed, ttls)
 
     def _as_of(self, node: Temporal) -> _Draft:
         operator = AsOf(node, self._state(), self._state())
-        return self._two_inputs(operator, ((node.input, node.on), (node.versions, node.key)), node.fields, node.on)
+        sides = ((node.input, node.on), (node.versions, node.key))
+        return self._two_inputs(operator, sides, node.fields, node.on, self._ttls(None, 0, 0))
 
     def _two_inputs(
         self,
@@ -390,13 +436,14 @@ class _Compiler:
         sides: Sequence[tuple[Node, tuple[str, ...]]],
         fields: Sequence[Field],
         placed: tuple[str, ...] | None,
+        ttls: tuple[int, ...],
     ) -> _Draft:
         """An operator over two inputs, each by some columns."""
         exchanges = (self._exchange(), self._exchange())
         for exchange, (side, on) in zip(exchanges, sides, strict=True):
             for draft in self._inputs(side):
                 draft.feeds.append(Feed(exchange, operator, group=on))
-        return self._draft(fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed)
+        return self._draft(fields, reads=exchanges, operator=operator, bucketed=True, placed_by=placed, ttls=ttls)
 
 
 def _same(fields: Sequence[Field]) -> tuple[tuple[str, Expression], ...]:

@@ -30,6 +30,8 @@ PLACE: Final = internal("place")
 """BIGINT: `keys.place_rows` of the row's key."""
 GONE: Final = internal("gone")
 """BOOLEAN: the key is no longer there."""
+TOUCHED: Final = internal("touched")
+"""BIGINT: when the row was last in use, in milliseconds since 1970; only in states that are let go of."""
 _OLDER_NAMES: Final = ("_place", "_gone")
 """Of the same columns, in files of earlier versions."""
 KIND_STATE: Final = "~"
@@ -47,11 +49,36 @@ class StateFile:
         path: relative to the query's table.
         batch: that wrote it; the greater one of two files is the newer.
         size: in bytes.
+        written: when, in milliseconds since 1970: no row in it was in use later.
+        rows: how many.
     """
 
     path: str
     batch: int
     size: int
+    written: int = 0
+    rows: int = 0
+
+
+NEVER: Final = 1 << 62
+"""An `Idle.ttl` of what stays, in a query that lets go of other state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Until when rows of a state stay that nothing changes.
+
+    Attributes:
+        ttl: how long, in milliseconds.
+        now: when the batch is computed, in milliseconds since 1970.
+    """
+
+    ttl: int
+    now: int
+
+    def is_over(self, touched: int) -> bool:
+        """Return whether what was last in use then is let go of."""
+        return touched <= self.now - self.ttl
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +87,14 @@ class StateSchema:
 
     Attributes:
         name: of the state, unique in a query; prefix of its columns in the Delta table.
+        together: columns of the key: rows that are equal in them are let go of together, when all of them are idle;
+            None for rows each of which stands for itself.
     """
 
     name: str
     keys: tuple[tuple[str, pa.DataType], ...]
     values: tuple[tuple[str, pa.DataType], ...]
+    together: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> tuple[tuple[str, str, pa.DataType], ...]:
@@ -76,11 +106,16 @@ class StateSchema:
     @property
     def stored(self) -> pa.Schema:
         """The schema of a file of this state."""
+        return self.stored_with(touched=False)
+
+    def stored_with(self, *, touched: bool) -> pa.Schema:
+        """The schema of a file, with `TOUCHED` if rows are let go of."""
         system = [
             pa.field(rows.BATCH, pa.int64()),
             pa.field(rows.KIND, pa.string()),
             pa.field(PLACE, pa.int64()),
             pa.field(GONE, pa.bool_()),
+            *([pa.field(TOUCHED, pa.int64())] if touched else []),
         ]
         return pa.schema([*system, *(pa.field(name, kind) for _, name, kind in self.columns)])
 
@@ -100,6 +135,11 @@ class State:
         batch: the batch being computed.
         closed: place of a key column with the ends of windows, and the moment (microseconds since 1970) up to which
             they are closed: rows of those leave when all files are merged.
+        idle: when rows are let go of that nothing changes; None for never.
+
+    Attributes:
+        let_go: rows that left it since they were idle, or since their window is closed.
+        forgotten: rows that were taken back after they had been let go of.
     """
 
     def __init__(
@@ -112,6 +152,7 @@ class State:
         bucket: int,
         batch: int,
         closed: tuple[int, int] | None = None,
+        idle: Idle | None = None,
     ) -> None:
         self.schema = schema
         self._system = system
@@ -121,8 +162,15 @@ class State:
         self._batch = batch
         self.added: list[DataFile] = []
         self.removed: list[str] = []
-        self.met = self.let_go = 0
+        self.met = self.let_go = self.forgotten = 0
         self._closed = closed
+        self._idle = idle
+        self._dead: list[pa.Table] = []
+
+    @property
+    def forgets(self) -> bool:
+        """Return whether the query lets go of rows, in whatever state: one that is taken back may be away."""
+        return self._idle is not None
 
     @property
     def batch(self) -> int:
@@ -147,24 +195,32 @@ class State:
             path = f"{self._folder}{file.path}"
             with naming(path), open_parquet(self._system.open_input_file(path)) as opened:
                 if opened.metadata.num_rows >= WORTHWHILE_ROWS:
-                    part = _hits(unpacked(file.path, partial(self._decoded, opened)), starts, span)
+                    name = f"{file.path}-touched" if self.forgets else file.path
+                    part = _hits(unpacked(name, partial(self._decoded, opened, file)), starts, span)
                 else:
-                    part = _hits(self._decoded(opened), starts, span)
+                    part = _hits(self._decoded(opened, file), starts, span)
             if part is not None:
                 found.append(part)
         return self._newest(found)
 
-    def _decoded(self, opened: pq.ParquetFile) -> pa.Table:
-        system = [PLACE, GONE] if PLACE in opened.schema_arrow.names else list(_OLDER_NAMES)
+    def _decoded(self, opened: pq.ParquetFile, file: StateFile) -> pa.Table:
+        there = opened.schema_arrow.names
+        system = [PLACE, GONE] if PLACE in there else list(_OLDER_NAMES)
         names = self._stored_names()
-        table = opened.read([*system, *names], use_threads=False).select([*system, *names])
-        return table if system[0] == PLACE else table.rename_columns([PLACE, GONE, *names])
+        touched = [TOUCHED] if self.forgets and TOUCHED in there else []
+        wanted = [*system, *touched, *names]
+        table = opened.read(wanted, use_threads=False).select(wanted)
+        table = table.rename_columns([PLACE, GONE, *touched, *names])
+        if self.forgets and not touched:  # written before rows were let go of
+            table = table.add_column(2, TOUCHED, pa.repeat(pa.scalar(file.written, pa.int64()), table.num_rows))
+        return table
 
     def _newest(self, parts: Sequence[pa.Table], *, keep_gone: bool = False) -> pa.Table:
         """The last row per key of tables of stored columns, oldest first."""
         if not parts:
             return self.schema.empty
-        names = [*([PLACE] if PLACE in parts[0].column_names else []), GONE, *(n for _, n, _ in self.schema.columns)]
+        system = [name for name in (PLACE, GONE, TOUCHED) if name in parts[0].column_names]
+        names = [*system, *self._stored_names()]
         together = pa.concat_tables([part.select(names) for part in parts]).combine_chunks()
         if len(parts) > 1 and self.schema.keys:
             (codes,) = code_rows([together], [[f"{self.schema.name}_k{at}" for at in range(len(self.schema.keys))]])
@@ -173,10 +229,26 @@ class State:
             together = together.slice(together.num_rows - 1)
         if keep_gone:
             return together
-        there = together.filter(pa.array(~together.column(GONE).to_numpy(zero_copy_only=False)))
-        return there.drop_columns([name for name in (PLACE, GONE) if name in names]).rename_columns(
-            [name for name, _, _ in self.schema.columns]
-        )
+        gone = together.column(GONE).to_numpy(zero_copy_only=False)
+        used = self._in_use(together)
+        if self.schema.together is not None and not used.all():
+            self._dead.append(together.filter(pa.array(~gone & ~used)))
+        there = together.filter(pa.array(~gone & used))
+        return there.drop_columns(system).rename_columns([name for name, _, _ in self.schema.columns])
+
+    def _in_use(self, stored: pa.Table) -> np.ndarray:
+        """Return a mask of the rows that are not let go of, of all rows of whatever groups are there."""
+        if self._idle is None:
+            return np.ones(stored.num_rows, dtype=bool)
+        touched = stored.column(TOUCHED).to_numpy()
+        if self.schema.together is not None and len(touched):
+            own = {name: stored_as for name, stored_as, _ in self.schema.columns}
+            names = [own[name] for name in self.schema.together]
+            (codes,) = code_rows([stored], [names]) if names else [np.zeros(len(touched), dtype=np.int64)]
+            last = np.full(int(codes.max()) + 1, np.iinfo(np.int64).min)
+            np.maximum.at(last, codes, touched)
+            touched = last[codes]
+        return touched > self._idle.now - self._idle.ttl
 
     def put(self, table: pa.Table, *, places: np.ndarray, gone: np.ndarray) -> None:
         """Replaces rows by their keys; once per batch at most, for it may merge files of earlier ones.
@@ -190,19 +262,41 @@ class State:
             return
         assert not self.added, "a second file of one batch would bring back what the first one replaced"
         columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
-        stored = pa.table([pa.array(places), pa.array(gone), *columns], names=[PLACE, GONE, *self._stored_names()])
+        system = [pa.array(places), pa.array(gone)]
+        if self._idle is not None:
+            system.append(pa.repeat(pa.scalar(self._idle.now, pa.int64()), table.num_rows))
+        names = [PLACE, GONE, TOUCHED][: len(system)]
+        stored = pa.table([*system, *columns], names=[*names, *self._stored_names()])
+        stored = self._beside_dead(stored)
         parts, last = self._to_merge(), False
         if parts:
             last = len(parts) == len(self._files)
             older = [self._read(file) for file in parts]
             stored = self._newest([*older, stored], keep_gone=True)
             if last:
-                stored = self._without_closed(
-                    stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
-                )
+                stored = self._without_closed(self._without_idle(stored))
             self.removed += [file.path for file in parts]
         if stored.num_rows:
             self._write(stored)
+
+    def _beside_dead(self, stored: pa.Table) -> pa.Table:
+        """Rows that are written, and the end of those that were let go of, which a new row beside them would revive."""
+        if self._idle is None or not self._dead:
+            return stored
+        dead = pa.concat_tables(self._dead).select(stored.column_names)
+        for name, value in ((GONE, pa.scalar(True)), (TOUCHED, pa.scalar(self._idle.now, pa.int64()))):
+            dead = dead.set_column(dead.schema.get_field_index(name), name, pa.repeat(value, dead.num_rows))
+        self.let_go += dead.num_rows
+        return self._newest([dead.cast(stored.schema), stored], keep_gone=True)
+
+    def _without_idle(self, stored: pa.Table) -> pa.Table:
+        """All rows of the state without those that have left and those that are let go of."""
+        used = self._in_use(stored)
+        gone = stored.column(GONE).to_numpy(zero_copy_only=False)
+        self.let_go += int((~used & ~gone).sum())
+        # The row that left a group last says when that was in use.
+        kept = used if self.forgets and self.schema.together is not None else used & ~gone
+        return stored.filter(pa.array(kept))
 
     def _without_closed(self, stored: pa.Table) -> pa.Table:
         if self._closed is None:
@@ -229,6 +323,8 @@ class State:
 
     def _to_merge(self) -> list[StateFile]:
         """The newest files, up to one that is much larger than those after it together; none while there are few."""
+        if self._idle is not None and self._files and self._idle.is_over(min(file.written for file in self._files)):
+            return list(self._files)  # it may hold rows that are let go of
         if len(self._files) < MOST_FILES:
             return []
         chosen: list[StateFile] = []
@@ -243,7 +339,7 @@ class State:
     def _read(self, file: StateFile) -> pa.Table:
         path = f"{self._folder}{file.path}"
         with naming(path), open_parquet(self._system.open_input_file(path)) as opened:
-            return self._decoded(opened)
+            return self._decoded(opened, file)
 
     def _write(self, table: pa.Table) -> None:
         places = table.column(PLACE).to_numpy()
@@ -253,7 +349,7 @@ class State:
             pa.repeat(pa.scalar(self._batch, pa.int64()), table.num_rows),
             pa.repeat(pa.scalar(KIND_STATE), table.num_rows),
         ]
-        schema = self.schema.stored
+        schema = self.schema.stored_with(touched=TOUCHED in table.column_names)
         complete = pa.Table.from_arrays([*system, *table.columns], schema=schema)
         texts = [item.name for item in schema if pa.types.is_string(item.type)]
         place = f"{self._folder}{path}"
@@ -269,7 +365,8 @@ class State:
                 **CHECKSUMS,
             )
             size = sink.tell()
-        self.added.append(DataFile(path, size, int(time.time() * 1000), table.num_rows, KIND_STATE, KIND_STATE))
+        written = int(time.time() * 1000) if self._idle is None else self._idle.now
+        self.added.append(DataFile(path, size, written, table.num_rows, KIND_STATE, KIND_STATE))
 
 
 def _hits(table: pa.Table, starts: np.ndarray, span: np.int64) -> pa.Table | None:

@@ -13,7 +13,7 @@ from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import ChangelogError, SourceLocation
 from upsert_platform.core.model import Column, Options, Table
-from upsert_platform.core.plan import Query
+from upsert_platform.core.plan import Query, lets_go
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,7 @@ class QueryStore(ChangelogStore):
         """Return the output of the last stage."""
         from upsert_platform.engine.results import Result
 
-        return Result(self.query.name, self.query.plan.fields, self.query.key)
+        return Result(self.query.name, self.query.plan.fields, self.query.key, lets_go(self.query))
 
     def stages(self) -> tuple[Stage, ...]:
         """Return the stages of the plan."""
@@ -82,7 +82,8 @@ class QueryStore(ChangelogStore):
     def _stages(self) -> tuple[Stage, ...]:
         from upsert_platform.engine.stages import plan_stages
 
-        return plan_stages(self.query.plan, self.result(), mark=f"_{self.fingerprint[:6]}")
+        mark = f"_{self.fingerprint[:6]}"
+        return plan_stages(self.query.plan, self.result(), mark=mark, ttl=self.query.state_ttl)
 
     def _head_in(self, delta: DeltaTable) -> Head:
         """As of any changelog; a table that holds the result of another plan is refused."""
@@ -131,7 +132,8 @@ class QueryStore(ChangelogStore):
         for item in live_files(delta):
             if item.least_kind == KIND_STATE:
                 name, bucket, _ = item.path.split("-", 2)
-                found.setdefault((name, int(bucket)), []).append(StateFile(item.path, item.last_batch or 0, item.size))
+                file = StateFile(item.path, item.last_batch or 0, item.size, item.written or 0, item.rows or 0)
+                found.setdefault((name, int(bucket)), []).append(file)
         buckets = int(delta.metadata().configuration.get(_BUCKETS_PROPERTY, BUCKETS))
         return buckets, {place: tuple(files) for place, files in found.items()}
 
@@ -147,7 +149,8 @@ class QueryStore(ChangelogStore):
         fields = {field.name: field for field in super()._schema()}
         for stage in self.stages():
             for state in stage.states:
-                fields |= {field.name: field for field in state.stored}
+                stored = state.stored_with(touched=bool(stage.ttls))
+                fields |= {field.name: field for field in stored}
         return pa.schema(list(fields.values()))
 
     def _properties(self) -> dict[str, str]:

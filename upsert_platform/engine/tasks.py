@@ -30,7 +30,7 @@ from upsert_platform.engine.reading import ChangelogShare, read_changes
 from upsert_platform.engine.results import Result
 from upsert_platform.engine.sources import PUT
 from upsert_platform.engine.stages import Feed, Stage
-from upsert_platform.engine.state import State, StateFile
+from upsert_platform.engine.state import Idle, State, StateFile
 from upsert_platform.engine.steps import WEIGHT, Tally, fields_after, take_steps
 from upsert_platform.engine.temporal import AsOf
 
@@ -80,7 +80,8 @@ class Answer:
         parts: of exchanges, for later stages.
         read: rows of changelogs.
         met: keys that several branches of a merge have, of those that the batch touched.
-        let_go: groups of closed windows that left the state.
+        let_go: rows of state that left it, of closed windows or since they were idle.
+        forgotten: rows that were taken back after they were let go of.
         tally: what came too late, and the times of windows that close.
     """
 
@@ -90,6 +91,7 @@ class Answer:
     read: int = 0
     met: int = 0
     let_go: int = 0
+    forgotten: int = 0
     tally: Tally = field(default_factory=Tally)
 
 
@@ -213,6 +215,7 @@ class _Work:
             return pa.concat_tables(there, promote_options="permissive")
         ends, horizon = task.stage.window_end, task.stage.closed
         closed = (ends[0], horizon) if ends is not None and horizon is not None else None
+        ttls = dict(task.stage.ttls)
         states = {
             schema.name: State(
                 schema,
@@ -222,6 +225,7 @@ class _Work:
                 bucket=bucket,
                 batch=task.batch,
                 closed=closed,
+                idle=Idle(ttls[schema.name], task.stage.now) if schema.name in ttls else None,
             )
             for schema in operator.states
         }
@@ -266,8 +270,8 @@ class _Work:
         if self.results and self.task.stage.result is not None:
             added += _write_result(self.results, self.task.stage.result, self.task)
         parts = [part for feed in self.feeds if (part := feed.close()) is not None]
-        met, let_go = (sum(getattr(state, name) for state in self.states) for name in ("met", "let_go"))
-        return Answer(tuple(added), tuple(removed), tuple(parts), self.read, met, let_go, self.tally)
+        counts = {name: sum(getattr(state, name) for state in self.states) for name in ("met", "let_go", "forgotten")}
+        return Answer(tuple(added), tuple(removed), tuple(parts), self.read, tally=self.tally, **counts)
 
 
 class _Feeding:

@@ -62,8 +62,8 @@ class AsOf:
         batch = states[self.right_state].batch
         right = right.append_column(ARRIVED, pa.repeat(pa.scalar(batch, pa.int64()), right.num_rows))
         places = np.concatenate([place_rows(left, node.on), place_rows(right, node.key)])
-        before, after = move_rows(states[self.left_state], left, places, node.on)
-        old, new = move_rows(states[self.right_state], right, places, node.key)
+        before, after, _ = move_rows(states[self.left_state], left, places, node.on)
+        old, new, _ = move_rows(states[self.right_state], right, places, node.key)
         out = [negated(self._joined(before, old)), self._joined(after, new)]
         if node.padded:
             out.append(self._shaped(with_nulls(single, node.found)))

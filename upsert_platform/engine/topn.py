@@ -20,8 +20,8 @@ from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import ArrivedTopN, TopN
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.aggregate import COUNT
-from upsert_platform.engine.keys import consolidate, place_rows
-from upsert_platform.engine.partitions import negated
+from upsert_platform.engine.keys import consolidate, is_member, place_rows, settle
+from upsert_platform.engine.partitions import is_known, negated, without_forgotten
 from upsert_platform.engine.record_order import partition_columns
 from upsert_platform.engine.row_order import ARRIVED, Arrival, rows_in_order
 from upsert_platform.engine.state import State, StateSchema
@@ -49,11 +49,11 @@ class FirstRows:
     def states(self) -> tuple[StateSchema, ...]:
         """Row to its count."""
         keys = self._columns
-        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),)),)
+        return (StateSchema(self.state_name, keys, ((COUNT, pa.int64()),), self.node.partition),)
 
     def prepare(self, table: pa.Table) -> pa.Table:
         """Rows whose changes do not cancel out; of rows that are only added, those that may be among the first."""
-        table = consolidate(table, weight=WEIGHT)
+        table = settle(table, weight=WEIGHT)
         if isinstance(self.node, ArrivedTopN):
             # Which partition is ahead of another is known when all of their rows are together.
             return self._cut(table, [*self.node.partition, *partition_columns(self.node.records)])
@@ -68,16 +68,20 @@ class FirstRows:
         change = pa.concat_tables(inputs)
         if isinstance(self.node, ArrivedTopN):
             change = change.append_column(ARRIVED, pa.repeat(pa.scalar(state.batch, pa.int64()), change.num_rows))
-        change = consolidate(change.select([*self.names, WEIGHT]), weight=WEIGHT)
+        change = settle(change.select([*self.names, WEIGHT]), weight=WEIGHT)
         known = state.rows_of_groups(place_rows(change, self.node.partition))
         before = known.rename_columns([*self.names, WEIGHT])
         change = change.cast(before.schema)
         after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT)
         if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-            raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild it")
+            if not state.forgets:
+                raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild it")
+            after = without_forgotten(after, state)
         stays = self._cut(after, self.node.partition) if self.node.input.appends else after
         # Rows whose count differs from what is kept; those that left have none.
         moved = consolidate(pa.concat_tables([stays, negated(before)]), weight=WEIGHT)
+        if state.forgets:
+            moved = self._in_use(moved, change, stays)
         here, there = code_rows([moved, stays], [self.names, self.names])
         counts = np.zeros(int(max(here.max(initial=-1), there.max(initial=-1))) + 1, dtype=np.int64)
         counts[there] = stays.column(WEIGHT).to_numpy()
@@ -87,6 +91,18 @@ class FirstRows:
         difference = pa.concat_tables([negated(self._ranked(before)), self._ranked(stays)])
         shown = [field.name for field in self.node.fields]
         return consolidate(difference.select([*shown, WEIGHT]), weight=WEIGHT)
+
+    def _in_use(self, moved: pa.Table, change: pa.Table, stays: pa.Table) -> pa.Table:
+        """The rows that are written anew: those that moved, and one at least of each partition that is in use."""
+        firsts = stays
+        if len(self.node.partition):
+            (codes,) = code_rows([stays], [self.node.partition])
+            firsts = stays.take(pa.array(np.unique(codes, return_index=True)[1]))
+        elif stays.num_rows:
+            firsts = stays.slice(0, 1)
+        partition = list(self.node.partition)
+        firsts = firsts.filter(pa.array(is_known(firsts, partition, [change])))
+        return pa.concat_tables([moved, firsts.filter(pa.array(~_among(firsts, moved, self.names)))])
 
     def _order(self, table: pa.Table, partition: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Positions in order, by partition, and the partitions' codes."""
@@ -128,3 +144,9 @@ class FirstRows:
         rank = pa.array(numbers + 1).cast(arrow_type(self.node.rank.type))
         weights = pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows)
         return rows.append_column(self.node.rank.name, rank).append_column(WEIGHT, weights)
+
+
+def _among(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> np.ndarray:
+    """Return a mask of the rows that the other table has."""
+    one, other = code_rows([rows, others], [names, names])
+    return is_member(one, other)

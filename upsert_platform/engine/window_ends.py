@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from upsert_platform.core.plan import Aggregate, Filter, Lookup, Node, Project, Window
+from collections.abc import Sequence
+
+from upsert_platform.core.plan import Aggregate, Filter, Lookup, Node, Project, Session, Union, Window
 
 
 def end_of_group(node: Aggregate) -> tuple[int, str] | None:
@@ -12,6 +14,23 @@ def end_of_group(node: Aggregate) -> tuple[int, str] | None:
         if made is not None:
             return at, made
     return None
+
+
+def is_of_window(node: Node, names: Sequence[str]) -> bool:
+    """Return whether one of these columns is an end of windows: then rows belong to a window, which has a time."""
+    return any(_is_end(node, name) for name in names)
+
+
+def _is_end(node: Node, name: str) -> bool:
+    if isinstance(node, (Window, Session)) and name in node.names[:2]:
+        return True
+    if isinstance(node, Project):
+        expression = dict(node.columns).get(name)
+        return expression is not None and expression.column is not None and _is_end(node.input, expression.column)
+    if isinstance(node, Union):
+        places = [at for at, field in enumerate(node.fields) if field.name == name]
+        return bool(places) and any(_is_end(item, item.fields[places[0]].name) for item in node.branches)
+    return any(_is_end(item, name) for item in node.inputs if name in {field.name for field in item.fields})
 
 
 def _end(node: Node, name: str) -> str | None:

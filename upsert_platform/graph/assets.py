@@ -18,7 +18,7 @@ from upsert_platform.core.model import Insert, Project, Table
 from upsert_platform.core.plan import Query
 from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.core.wording import counted
-from upsert_platform.engine.explain import explain_plan
+from upsert_platform.engine.explain import explain_query
 from upsert_platform.engine.store import query_table
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.broken import Faults, broken_asset
@@ -208,7 +208,7 @@ def query_asset(
             "dagster/column_schema": keys.column_schema(table.columns, table.primary_key, lineage),
             "dagster/column_lineage": lineage,
             **code_references(*places),
-            keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_plan(query.plan), "```"])),
+            keys.PLAN_METADATA: dg.MetadataValue.md("\n".join(["```", *explain_query(query), "```"])),
         },
         **steps.arguments(),
     )

@@ -235,6 +235,7 @@ def of_query_run(run: QueryRun) -> dict[str, Any]:
         **({"keys_of_several_inserts": run.met} if run.met else {}),
         **({"late_rows": run.late} if run.late else {}),
         **({"state_rows_let_go": run.let_go} if run.let_go else {}),
+        **({"retractions_of_let_go_rows": run.forgotten} if run.forgotten else {}),
         "seconds": round(run.seconds, 3),
         "changes_per_second": round(run.read / run.seconds, 1) if run.seconds else 0.0,
     }

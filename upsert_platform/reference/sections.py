@@ -172,7 +172,8 @@ def platform_settings() -> Section:
         origin = "maxcompute" if shown.startswith("odps.") else "flink"
         rows.append(Row(f"SET '{shown}'", "", origin, _capital(reason), "no effect"))
     rows.append(Row("SET 'table.local-time-zone'", "UTC", "flink", texts.TIME_ZONE))
-    rows.append(Row("SET 'table.exec.state.ttl'", "0", "flink", _capital(session_settings.STATE_TTL)))
+    means = _capital(session_settings.STATE_TTL_MEANS)
+    rows.append(Row(f"SET '{session_settings.STATE_TTL}'", "0", "flink", means))
     rows.append(Row(f"SET '{session_settings.LATENESS}'", "", "flink", _capital(session_settings.LATENESS_MEANS)))
     means = _capital(session_settings.MATERIALIZE_MEANS)
     rows.append(Row(f"SET '{session_settings.MATERIALIZE}'", "AUTO", "flink", means))

@@ -100,6 +100,7 @@ class InsertDeclaration:
         tells_before: the target needs to know what rows were before: the query is kept up, however simple it is.
         lateness: how long after their end windows stay open, in microseconds; None where they never close.
         materializes: rows that share a key of the target are kept, and the last of them is shown.
+        state_ttl: after how many milliseconds without a change state is let go of; None for never.
     """
 
     target: str
@@ -112,6 +113,7 @@ class InsertDeclaration:
     tells_before: bool = False
     lateness: int | None = None
     materializes: bool = True
+    state_ttl: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Declarations:
     """Everything that files declare, in order, and what is wrong with it.
 
     Attributes:
-        lateness, materializes: of the inserts that follow in a file.
+        lateness, materializes, state_ttl: of the inserts that follow in a file.
         connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
         unread: words of statements that could not be read: what they name is in use.
@@ -141,6 +143,7 @@ class Declarations:
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
     materializes: bool = True
+    state_ttl: int | None = None
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
     connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)
     unread: set[str] = field(default_factory=set)

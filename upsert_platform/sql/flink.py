@@ -17,7 +17,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType
 
 from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type, quote_name
-from upsert_platform.sql.hints import without_hints
+from upsert_platform.sql.hints import planned_hints
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
 
@@ -258,7 +258,7 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
         Fault: the text is none. The message does not repeat it: variables are replaced in it.
     """
     first = tokens[0].line
-    tokens = without_hints(tokens)
+    tokens = planned_hints(tokens)
     for token in tokens:
         if token.kind is TokenKind.DOUBLE:
             raise Fault("texts are written in single quotes, names in backquotes, not in double quotes", token.line)

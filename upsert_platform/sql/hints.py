@@ -1,14 +1,20 @@
-"""Hints of a query, ``/*+ BROADCAST(t) */``: those about execution alone are passed over, others are refused."""
+"""Hints of a query: what each changes, and which change nothing.
+
+``/*+ STATE_TTL(...) */`` goes on to the planner. Hints about execution alone are passed over with a warning, and so are
+options of a table about it; other options are refused with what to write instead.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.reader import Fault
 
+STATE_TTL: Final = "STATE_TTL"
 _EXECUTION: Final = {
     "BROADCAST": "how a join is carried out follows from its data",
     "SHUFFLE_HASH": "how a join is carried out follows from its data",
@@ -17,40 +23,91 @@ _EXECUTION: Final = {
     "LOOKUP": "a batch asks for each of its keys once, and tries again until 'retry.deadline'",
 }
 """Hints that change no result, with what takes their place."""
-_REFUSED: Final = {
-    "STATE_TTL": "state is not let go of by its age; to bound it, group by windows that close (SET"
-    " 'table.exec.emit.allow-lateness')",
+_OPTIONS_OF_EXECUTION: Final = {
+    "scan.parallelism": "a batch is divided among tasks by its rows",
+    "sink.parallelism": "a batch is divided among tasks by its rows",
+    "scan.watermark.idle-timeout": "a partition without records does not count",
+    "scan.topic-partition-discovery.interval": "each run looks for partitions",
 }
-_OTHER: Final = "give options in the WITH clause of the table"
-_NAME: Final = re.compile(r"([A-Za-z_]+)\s*\(")
-_TEXT: Final = re.compile(r"'[^']*'")
+"""Options in a hint OPTIONS that change no result, with what takes their place."""
+_CALL: Final = re.compile(r"([A-Za-z_]+)\s*\(((?:'[^']*'|[^()'])*)\)")
+_OPTION: Final = re.compile(r"'([^']*)'\s*=\s*'([^']*)'")
+_CALLS: Final = re.compile(rf"/\*\+\s*(?:{_CALL.pattern}[\s,]*)+\*/")
 
 
-def without_hints(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """The tokens of a query without hints that change no result.
+def planned_hints(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """The tokens of a query without hints that change no result; of others STATE_TTL alone stays, behind SELECT.
 
     Raises:
-        Fault: a hint that would change one.
+        Fault: a hint that would change a result otherwise, or that stands where it says nothing.
     """
-    for token in tokens:
-        for name in _names(token):
-            if name not in _EXECUTION:
-                remedy = _REFUSED.get(name, _OTHER)
-                which = f"the hint {name} is" if name in _REFUSED else "hints (/*+ ... */) are"
-                raise Fault(f"{which} not supported: {remedy}", token.line)
-    return tuple(token for token in tokens if token.kind is not TokenKind.HINT)
+    found: list[Token] = []
+    for at, token in enumerate(tokens):
+        if token.kind is not TokenKind.HINT:
+            found.append(token)
+            continue
+        times: list[str] = []
+        for name, arguments in _calls(token):
+            if name == STATE_TTL:
+                times.append(f"{STATE_TTL}({arguments})")
+            elif name == "OPTIONS":
+                refuse_options(arguments, table_before(tokens, at), token.line)
+            elif name not in _EXECUTION:
+                raise Fault(
+                    f"the hint {name} is not one of STATE_TTL, OPTIONS, {', '.join(_EXECUTION)}: remove it", token.line
+                )
+        if times:
+            if not (at and tokens[at - 1].is_word("SELECT")):
+                raise Fault("the hint STATE_TTL stands behind SELECT: SELECT /*+ STATE_TTL('t' = '1 d') */", token.line)
+            text = f"/*+ {', '.join(times)} */"
+            found.append(replace(token, text=text, value=text))
+    return tuple(found)
 
 
 def hint_warnings(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
-    """Yield a warning with its line for each hint without effect."""
+    """Yield a warning with its line for each hint, and each option in one, without effect."""
     for token in tokens:
-        for name in _names(token):
+        if token.kind is not TokenKind.HINT or not _CALLS.fullmatch(token.text):
+            continue
+        for name, arguments in _calls(token):
             if name in _EXECUTION:
                 yield f"the hint {name} has no effect: {_EXECUTION[name]}", token.line
+            elif name == "OPTIONS":
+                for option, _ in _OPTION.findall(arguments):
+                    if option in _OPTIONS_OF_EXECUTION:
+                        yield f"the hint OPTIONS('{option}') has no effect: {_OPTIONS_OF_EXECUTION[option]}", token.line
 
 
-def _names(token: Token) -> list[str]:
-    if token.kind is not TokenKind.HINT:
-        return []
-    text = _TEXT.sub("''", token.text)
-    return [name.upper() for name in _NAME.findall(text)] or [""]
+def refuse_options(arguments: str, table: str, line: int) -> None:
+    """Refuses options in a hint that would change what a statement reads or writes.
+
+    Args:
+        arguments: between the parentheses of OPTIONS.
+        table: that the hint stands behind; empty if it stands behind none.
+
+    Raises:
+        Fault: one of them does; with what to declare instead.
+    """
+    options = _OPTION.findall(arguments)
+    if not options:
+        raise Fault("the hint OPTIONS takes options: OPTIONS('scan.startup.mode' = 'latest-offset')", line)
+    changing = [f"'{name}' = '{value}'" for name, value in options if name not in _OPTIONS_OF_EXECUTION]
+    if changing:
+        name = table or "t"
+        raise Fault(
+            f"the hint OPTIONS({', '.join(changing)}) is not supported, since all statements share what is read of a"
+            f" table: declare a second one, CREATE TABLE {name}_2 WITH ({', '.join(changing)}) LIKE {name}, and name"
+            " that here; or put the options into the WITH clause of the table",
+            line,
+        )
+
+
+def table_before(tokens: Sequence[Token], at: int) -> str:
+    """The name that stands before a place; empty if none does."""
+    return tokens[at - 1].value if at and tokens[at - 1].kind in (TokenKind.WORD, TokenKind.QUOTED) else ""
+
+
+def _calls(token: Token) -> list[tuple[str, str]]:
+    if not _CALLS.fullmatch(token.text):
+        raise Fault("a hint is written /*+ NAME(...) */ or /*+ NAME(...), NAME(...) */", token.line)
+    return [(name.upper(), arguments) for name, arguments in _CALL.findall(token.text)]

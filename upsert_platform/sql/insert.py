@@ -15,10 +15,19 @@ from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.planning.from_clause import Find
-from upsert_platform.sql.planning.queries import PlannedQuery, can_fail, crosses, plan_query, query_name, varying
+from upsert_platform.sql.planning.queries import (
+    PlannedQuery,
+    can_fail,
+    crosses,
+    keeping,
+    plan_query,
+    query_name,
+    varying,
+)
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
+from upsert_platform.sql.session_settings import STATE_TTL
 from upsert_platform.sql.tables import Tables
 
 
@@ -196,7 +205,10 @@ class InsertResolver:
             keyed=bool(target.primary_key),
             statement=self.declaration.sql,
             shared=shared,
+            state_ttl=self.declaration.state_ttl,
         )
+        for part in keeping(query):
+            self.error(f"{part}: their state stays, whatever '{STATE_TTL}' and the hint say", severity="warning")
         if can_fail(query):
             self.error(
                 "a computed column that can fail for a row is not kept up to date: declare it with TRY_CAST, or with"

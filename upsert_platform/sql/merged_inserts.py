@@ -34,6 +34,7 @@ from upsert_platform.sql.planning.scope import Relation, as_type, common_type
 from upsert_platform.sql.query import Lookup
 from upsert_platform.sql.reader import Fault, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered
+from upsert_platform.sql.session_settings import STATE_TTL
 from upsert_platform.sql.tables import Tables
 
 
@@ -82,6 +83,12 @@ def _merged(
 ) -> tuple[Insert | None, list[Problem]]:
     problems: list[Problem] = []
     branches: list[Node] = []
+    if len({item.state_ttl for item in declarations}) > 1:
+        message = (
+            f"the statements for '{target.name}' are one query, and '{STATE_TTL}' is not the same for all of them: SET"
+            " it once before the first"
+        )
+        return None, [Problem(message, declarations[-1].location)]
     for declaration in declarations:
         resolver = InsertResolver(declaration, tables, lookup, find)
         try:

@@ -113,6 +113,8 @@ class _Resolver:
                 names = [column.name for column in cte.args["alias"].columns]
                 self.common[cte.alias] = self._renamed(self.resolve(cte.this), names, cte)
         self._refuse_clauses(node)
+        if node.args.get("hint") is not None:
+            raise self.fault(f"the hint STATE_TTL is {ONLY}", node)
         from_clause = node.args.get("from_") or node.args.get("from")
         if from_clause is None:
             raise self.fault("SELECT without FROM: rows come from a declared table", node)

@@ -36,12 +36,12 @@ REFUSED: Final = {
     ("table.exec.legacy-cast-behaviour", "ENABLED"): "write TRY_CAST where a failed cast is to give NULL",
 }
 """Settings and values that are errors, with what to do instead."""
-STATE_TTL: Final = (
-    "state is not let go of by its age, since results would no longer follow from the data: remove the setting or set"
-    " 0; to bound state, group by windows that close (SET 'table.exec.emit.allow-lateness'), or delete old keys in the"
-    " topic by tombstones"
+STATE_TTL: Final = "table.exec.state.ttl"
+STATE_TTL_MEANS: Final = (
+    "the statements behind it let go of state that nothing has changed for so long: a key that comes later begins"
+    " anew, and what is shown of it stays until then. With 0 nothing is let go of. The hint"
+    " STATE_TTL('table' = '1 d') says it of one side of a join, or of a grouping"
 )
-"""Why an age of state is an error, with what to do instead."""
 LATENESS: Final = "table.exec.emit.allow-lateness"
 LATENESS_MEANS: Final = (
     "windows of the statements behind it close so long after their end; rows that come later are counted and left out."
@@ -58,7 +58,7 @@ KERBEROS_LOGIN: Final = "security.kerberos.login."
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
 
 
-def read_lateness(value: str) -> int | None:
+def read_duration(value: str) -> int | None:
     """Microseconds of a duration as Flink writes it; None for another text."""
     try:
         found = parse_duration(value)
@@ -99,16 +99,16 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
             return []
         reason = "times are computed in UTC; convert with CONVERT_TZ, or set UTC"
         return [Problem(f"SET '{name}': {reason}", location)]
-    if lowered == "table.exec.state.ttl":
-        kept = not any(digit in "123456789" for digit in value)
-        return [] if kept else [Problem(f"SET '{name}': {STATE_TTL}", location)]
+    if lowered == STATE_TTL:
+        fine = read_duration(value) is not None
+        return [] if fine else [Problem(f"SET '{name}': takes a duration: '36 h'", location)]
     if lowered.startswith(KERBEROS_LOGIN):
         return []  # options of the tables of the file: `statements.read_statements`
     if lowered == MATERIALIZE:
         taken = value.upper() in _MATERIALIZES
         return [] if taken else [Problem(f"SET '{name}': takes {', '.join(_MATERIALIZES)}, not '{value}'", location)]
     if lowered == LATENESS:
-        return [] if read_lateness(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
+        return [] if read_duration(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
     refused = REFUSED.get((lowered, value.upper()))
     if refused is not None:
         return [Problem(f"SET '{name}': {refused}", location)]

@@ -20,8 +20,9 @@ from upsert_platform.sql.session_settings import (
     KERBEROS_LOGIN,
     LATENESS,
     MATERIALIZE,
+    STATE_TTL,
     judge_setting,
-    read_lateness,
+    read_duration,
     setting_of,
 )
 from upsert_platform.sql.user_functions import read_create_function
@@ -173,7 +174,8 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if reason is not None:
             raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
     elif reader.next_is("INSERT"):
-        found.inserts.append(replace(_read_insert(reader), lateness=found.lateness, materializes=found.materializes))
+        settings = {"lateness": found.lateness, "materializes": found.materializes, "state_ttl": found.state_ttl}
+        found.inserts.append(replace(_read_insert(reader), **settings))
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
         name, value = setting_of(reader) if reader.next_is("SET") else ("", "")
@@ -182,7 +184,9 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if name == MATERIALIZE:
             found.materializes = value.upper() != "NONE"
         if name == LATENESS:
-            found.lateness = read_lateness(value)
+            found.lateness = read_duration(value)
+        if name == STATE_TTL:
+            found.state_ttl = (read_duration(value) or 0) // 1000 or None
         found.problems.extend(judge_setting(reader))
         return
     first = reader.take()

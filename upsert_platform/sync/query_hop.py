@@ -37,7 +37,8 @@ class QueryRun:
         state_bytes: what all state takes.
         met: keys that several inserts into one table have, of those that the batches touched.
         late: rows that were left out of a window since it is closed; one of several windows counts for each.
-        let_go: rows of state that closed windows no longer need.
+        let_go: rows of state that left it, of closed windows or since nothing changed them for so long.
+        forgotten: rows that were taken back after they were let go of.
     """
 
     batch: int
@@ -50,6 +51,7 @@ class QueryRun:
     met: int = 0
     late: int = 0
     let_go: int = 0
+    forgotten: int = 0
 
 
 class QueryHop:
@@ -126,6 +128,7 @@ class QueryHop:
             met=sum(item.met for item in done),
             late=sum(item.late for item in done),
             let_go=sum(item.let_go for item in done),
+            forgotten=sum(item.forgotten for item in done),
         )
 
     def _note(self, plan: QueryBatchPlan) -> None:

@@ -136,13 +136,8 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
         plan_import([tmp_path / "x.sql"], tmp_path / "project")
 
 
-def test_a_time_to_live_of_state_becomes_a_comment(tmp_path: Path) -> None:
+def test_a_time_to_live_of_state_is_imported_as_it_is(tmp_path: Path) -> None:
     job = tmp_path / "job.sql"
-    job.write_text(
-        "-- SET 'table.exec.state.ttl' = '2 h';\nset 'table.exec.state.ttl' = '1 h';\nSET 'a.b' = 'c';\n", "utf-8"
-    )
+    job.write_text("SET 'table.exec.state.ttl' = '1 h';\n", "utf-8")
     (found,) = plan_import([job], tmp_path / "into").files
-    assert found.silenced == ((2, "set 'table.exec.state.ttl' = '1 h';"),)
-    assert found.text.splitlines() == [
-        "-- SET 'table.exec.state.ttl' = '2 h';", "-- set 'table.exec.state.ttl' = '1 h';", "SET 'a.b' = 'c';",
-    ]  # fmt: skip
+    assert found.text == "SET 'table.exec.state.ttl' = '1 h';\n"

@@ -304,7 +304,7 @@ def test_faults_of_like(statement: str, message: str) -> None:
         ("set odps.sql.type.system.odps2=true", "warning", "session flag of MaxCompute"),
         ("SET 'table.exec.sink.not-null-enforcer' = 'DROP'", "error", "never dropped silently"),
         ("SET 'table.exec.emit.allow-lateness' = 'soon'", "error", "takes a duration: '1 h'"),
-        ("SET 'table.exec.state.ttl' = '1 d'", "error", "state is not let go of by its age"),
+        ("SET 'table.exec.state.ttl' = 'ever'", "error", "takes a duration: '36 h'"),
         ("SET 'table.local-time-zone' = 'Asia/Shanghai'", "error", "computed in UTC"),
         ("SET 'anything' = 'else'", "warning", "no effect here"),
         ("RESET", "warning", "no effect"),

@@ -38,10 +38,14 @@ def test_hints_about_execution_have_no_effect(hint: str, names: list[str], view:
 @pytest.mark.parametrize(
     ("hint", "reason"),
     [
-        ("/*+ OPTIONS('scan.startup.mode' = 'latest-offset') */", "give options in the WITH clause of the table"),
-        ("/*+ STATE_TTL('users' = '1d') */", "the hint STATE_TTL is not supported: state is not let go of by its age"),
-        ("/*+ BROADCAST(users), OPTIONS('a' = 'b') */", "give options in the WITH clause of the table"),
-        ("/*+ */", "hints (/*+ ... */) are not supported"),
+        (
+            "/*+ OPTIONS('scan.startup.mode' = 'latest-offset') */",
+            "CREATE TABLE users_2 WITH ('scan.startup.mode' = 'latest-offset') LIKE users",
+        ),
+        ("/*+ BROADCAST(users), OPTIONS('a' = 'b', 'scan.parallelism' = '2') */", "the hint OPTIONS('a' = 'b') is not"),
+        ("/*+ OPTIONS(a) */", "the hint OPTIONS takes options"),
+        ("/*+ AGG_STRATEGY('ONE_PHASE') */", "the hint AGG_STRATEGY is not one of STATE_TTL, OPTIONS, BROADCAST"),
+        ("/*+ */", "a hint is written /*+ NAME(...) */"),
     ],
 )
 def test_other_hints_are_refused(hint: str, reason: str) -> None:

@@ -31,6 +31,11 @@ CREATE TABLE rates (cur STRING, rate DOUBLE, since TIMESTAMP(3), WATERMARK FOR s
 WINDOWED: Final = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
 KEYED: Final = "uid INT, s TIMESTAMP(3), n BIGINT"
 LINES: Final = {
+    "very high: the hint STATE_TTL": (
+        "kind STRING, n BIGINT", "kind", "SELECT /*+ STATE_TTL('orders' = '1d') */ kind, COUNT(*) FROM orders GROUP BY"
+        " kind",
+        "engine/test_state_ttl.py", "COUNT(DISTINCT kind) AS k",
+    ),
     "very high: the start of a window as key": (
         KEYED, "uid, s", f"SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",
         "engine/test_following_keys.py", "start of a window",
@@ -180,13 +185,9 @@ LINES: Final = {
 }  # fmt: skip
 """Columns and key of a target, the statement, and the file of its oracle with words that stand there."""
 REFUSED: Final = {
-    "very high: an age of state": ("SET 'table.exec.state.ttl' = '1 d'", "state is not let go of by its age"),
-    "very high: the hint STATE_TTL": (
-        "INSERT INTO target SELECT /*+ STATE_TTL('orders' = '1d') */ oid, kind FROM orders", "STATE_TTL",
-    ),
     "very high: the hint OPTIONS": (
         "INSERT INTO target SELECT oid, kind FROM orders /*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */",
-        "give options in the WITH clause of the table",
+        "CREATE TABLE orders_2 WITH ('scan.startup.mode' = 'earliest-offset') LIKE orders",
     ),
     "medium: groups of windows without a key": (
         f"INSERT INTO log SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",

@@ -24,6 +24,7 @@ from upsert_platform.core.plan.operators import (
     Union,
     Window,
     expressions,
+    lets_go,
     scans,
 )
 from upsert_platform.core.plan.over import Over, OverCall
@@ -70,6 +71,7 @@ __all__ = [
     "column",
     "expressions",
     "lacking",
+    "lets_go",
     "scans",
     "tells_apart",
 ]

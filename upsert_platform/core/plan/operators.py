@@ -167,12 +167,15 @@ class Aggregate(OverOne):
 
     Attributes:
         unique: those columns of the group that tell groups apart; all of them if left out.
+        ttl: after how many milliseconds without a change a group is let go of; 0 for never, None as the query says.
     """
 
     input: Node
     group: tuple[str, ...]
     calls: tuple[Call, ...]
     unique: tuple[str, ...] | None = None
+    # It may be declared, changed and taken back while the state stays as it is.
+    ttl: int | None = field(default=None, repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -195,6 +198,7 @@ class Join:
     Attributes:
         kind: ``inner``, ``left``, ``right``, ``full``, ``semi`` or ``anti`` (the last two give the left side's rows).
         left_on: columns of the left side, each equal to the one of `right_on` at its place; nulls match nothing.
+        ttls: of the rows of the left and of the right side, as `Aggregate.ttl`.
     """
 
     left: Node
@@ -202,6 +206,7 @@ class Join:
     kind: str
     left_on: tuple[str, ...]
     right_on: tuple[str, ...]
+    ttls: tuple[int | None, int | None] = field(default=(None, None), repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -366,12 +371,14 @@ class Query:
         name: unique among tables and queries.
         key: columns by which the result's rows are told apart; empty for a result that is only added to.
         statement: as written, for messages and metadata.
+        state_ttl: after how many milliseconds without a change state is let go of; None for never.
     """
 
     name: str
     plan: Node
     key: tuple[str, ...]
     statement: str = ""
+    state_ttl: int | None = None
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -389,6 +396,16 @@ def scans(node: Node) -> list[Scan]:
     if isinstance(node, Scan):
         return [node]
     return [found for item in node.inputs for found in scans(item)]
+
+
+def lets_go(query: Query) -> bool:
+    """Return whether a query lets go of state that nothing changes."""
+    return bool(query.state_ttl) or any(_own_ttls(query.plan))
+
+
+def _own_ttls(node: Node) -> list[int]:
+    own = (node.ttl,) if isinstance(node, Aggregate) else node.ttls if isinstance(node, Join) else ()
+    return [*(ttl for ttl in own if ttl), *(ttl for item in node.inputs for ttl in _own_ttls(item))]
 
 
 def _lookups(node: Node) -> list[str]:

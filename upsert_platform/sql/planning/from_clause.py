@@ -20,10 +20,12 @@ from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, joi
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.matches import EVERY_ROW, outer_rows
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
+from upsert_platform.sql.planning.state_ttl import StateTtls
 from upsert_platform.sql.planning.temporal import TemporalJoin, is_versioned
 from upsert_platform.sql.planning.unnest import unnest_rows
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.session_settings import STATE_TTL
 
 _ON_TABLES: Final = {
     "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
@@ -67,6 +69,7 @@ class FromClause(ABC):
         self.first_line = first_line
         self.reading = reading
         self.lateness = lateness
+        self.ttls = StateTtls()
         self.common: dict[str, exp.Expr] = {}
         self.renamed: dict[str, list[str]] = {}
 
@@ -251,6 +254,13 @@ class FromClause(ABC):
         padding = bool(after) and kind != "inner"
         fault = self.fault("", join)
         joined = join_rows(left_node, right_node, "inner" if padding else kind, keys, self.names, fault=fault)
+        joined = replace(joined, ttls=self.ttls.of_sides(named, qualifiers))
+        if padding and any(ttl is not None for ttl in joined.ttls):
+            raise self.fault(
+                "the hint STATE_TTL is not supported for an outer join with other conditions than equality, which keeps"
+                f" its sides twice: SET '{STATE_TTL}' for the statement",
+                join,
+            )
         scope = [*padded(named, joined), *padded(others, joined)]
         node = filtered(joined, Columns(scope, self.first_line), after)
         if padding:
@@ -304,6 +314,8 @@ class FromClause(ABC):
             item.meta.update(join.meta)
         keys = [(left_columns.expression(item), right_columns.expression(item)) for item in nodes]
         joined = join_rows(left.node, right.node, kind, keys, self.names, fault=self.fault("", join))
+        qualifiers = others[0].qualifiers if others else ()
+        joined = replace(joined, ttls=self.ttls.of_sides(named, qualifiers))
         one, other = padded(named, joined), padded(others, joined)
         kept = other if kind == "right" else one
         common = [next(item for item in kept if item.shown == name) for name in shared]

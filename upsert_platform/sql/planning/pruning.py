@@ -52,7 +52,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             if not calls and not node.group:
                 calls = node.calls[:1]
             used = {name for call in calls for name in (call.argument, call.filter) if name is not None}
-            return Aggregate(prune(node.input, {*node.group, *used}), node.group, calls, node.unique)
+            return replace(node, input=prune(node.input, {*node.group, *used}), calls=calls)
         case Expand():
             sets = tuple(tuple(item for item in columns if item[0] in needed) or columns[:1] for columns in node.sets)
             return replace(

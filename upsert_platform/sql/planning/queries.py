@@ -6,7 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from upsert_platform.core.plan import Join, Materialize, Node, Project, Query, column, expressions, lacking, tells_apart
+from upsert_platform.core.plan import (
+    Join,
+    Lookup,
+    Materialize,
+    Merge,
+    Node,
+    Project,
+    Query,
+    Session,
+    Temporal,
+    column,
+    expressions,
+    lacking,
+    lets_go,
+    tells_apart,
+)
 from upsert_platform.core.types import quote_name
 from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
@@ -149,6 +164,7 @@ class PlannedQuery:
         keyed: bool,
         statement: str,
         shared: bool = False,
+        state_ttl: int | None = None,
     ) -> Query:
         """The query, with the columns that are written.
 
@@ -157,6 +173,7 @@ class PlannedQuery:
             key: of those names; without constants.
             keyed: the target has a key: of rows that are only added the last one of each wins.
             shared: rows may have one key: the one that arrived last is shown.
+            state_ttl: after how many milliseconds without a change state is let go of; None for never.
         """
         pruned = prune(self.found.node, list(used))
         types = {field.name: field for field in pruned.fields}
@@ -165,7 +182,7 @@ class PlannedQuery:
             plan = last_arrivals(plan, key)
         if shared:
             plan = Materialize(plan, key)
-        return Query(name, plan, () if plan.appends else key, statement)
+        return Query(name, plan, () if plan.appends else key, statement, state_ttl)
 
 
 def crosses(node: Node) -> bool:
@@ -189,6 +206,24 @@ def _compares_nothing(node: Join) -> bool:
 
 def _has_one_row(node: Node) -> bool:
     return frozenset() in node.keys
+
+
+def keeping(query: Query) -> tuple[str, ...]:
+    """Return the parts of a query whose state stays, although it lets go of state that nothing changes."""
+    return tuple(dict.fromkeys(_keeping(query.plan))) if lets_go(query) else ()
+
+
+def _keeping(node: Node) -> list[str]:
+    own: list[str] = []
+    if isinstance(node, Temporal):
+        own = ["temporal joins"]
+    elif isinstance(node, Lookup) and not node.input.appends:
+        own = ["lookup joins"]
+    elif isinstance(node, Session):
+        own = ["SESSION windows"]
+    elif isinstance(node, Merge):
+        own = ["several INSERT INTO one table"]
+    return [*own, *(found for item in node.inputs for found in _keeping(item))]
 
 
 def varying(query: Query) -> tuple[str, ...]:

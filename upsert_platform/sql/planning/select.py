@@ -25,6 +25,7 @@ from upsert_platform.sql.planning.laterals import CLAUSES, LateralJoin
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows, counted_rows
+from upsert_platform.sql.planning.state_ttl import read_ttls, with_ttl
 from upsert_platform.sql.planning.where_clause import is_list, taken_values
 from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
 
@@ -170,6 +171,10 @@ class _Planner(LateralJoin):
             if node.args.get(name):
                 raise self.fault(f"{clause} is not supported", node)
         node = with_named_windows(node.copy())
+        ttls = read_ttls(node)
+        if isinstance(ttls, str):
+            raise self.fault(ttls, node)
+        self.ttls = ttls
         where = node.args.get("where")
         relation, named, parts, _ = self.from_rows(node, conjuncts(where.this if where else None))
         relation = self.where_rows(relation, named, parts)
@@ -190,7 +195,10 @@ class _Planner(LateralJoin):
                 asked = [value for _, value in items] + ([having.this] if having is not None else [])
             groupings = self._group(group, columns)
             grouped = group_rows(rows, columns, self.names, groupings=groupings, asked=asked)
-            rows, columns = grouped.node, grouped.columns
+            tables = {item.qualifiers for item in named}
+            ttl = ttls.of(*tables) if len(tables) == 1 and not node.args.get("joins") else None
+            below, rows, columns = rows, grouped.node, grouped.columns
+            rows = rows if ttl is None else with_ttl(rows, below, ttl)
             items = [(name, grouped.replaced(value)) for name, value in items]
             if having is not None:
                 rows = filtered(rows, columns, [grouped.replaced(part) for part in conjuncts(having.this)])
@@ -199,6 +207,9 @@ class _Planner(LateralJoin):
         if overs is not None:
             rows, columns = overs.node, overs.columns
             items = [(name, overs.replaced(value)) for name, value in items]
+        unused = ttls.unused()
+        if unused is not None:
+            raise self.fault(unused, node)
         result = self._listed(replace(relation, node=rows), items, columns)
         if node.args.get("distinct"):
             if node.args["distinct"].args.get("on"):
