@@ -174,8 +174,8 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if reason is not None:
             raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
     elif reader.next_is("INSERT"):
-        settings = {"lateness": found.lateness, "materializes": found.materializes, "state_ttl": found.state_ttl}
-        found.inserts.append(replace(_read_insert(reader), **settings))
+        insert = replace(_read_insert(reader), lateness=found.lateness, materializes=found.materializes)
+        found.inserts.append(replace(insert, state_ttl=found.state_ttl))
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
         name, value = setting_of(reader) if reader.next_is("SET") else ("", "")
