@@ -113,6 +113,14 @@ STATEMENTS: Final = {
     "in with an inequality": "SELECT oid, kind FROM orders o WHERE o.uid IN (SELECT id FROM users u WHERE u.age > "
     "o.amount)",
     "exists of any row": "SELECT id, region FROM users WHERE EXISTS (SELECT 1 FROM orders WHERE amount > 900)",
+    "not in with nulls below or": "SELECT oid, uid FROM orders WHERE amount > 400 OR uid NOT IN (SELECT age FROM users"
+    " WHERE region = 'eu')",
+    "not in with nulls around and below or": "SELECT oid, uid FROM orders o WHERE o.kind = 'a' OR o.amount NOT IN ("
+    "SELECT u.age FROM users u WHERE u.id = o.uid)",
+    "not in with nulls of the row's own": "SELECT oid, uid FROM orders o WHERE o.amount NOT IN (SELECT u.age FROM users"
+    " u WHERE u.id = o.uid)",
+    "not of in with nulls": "SELECT oid, uid FROM orders WHERE NOT (kind = 'a' AND uid IN (SELECT age FROM users) OR"
+    " NOT (amount IN (SELECT age FROM users WHERE age IS NOT NULL) OR uid NOT IN (SELECT uid FROM views)))",
     "not in with nulls": "SELECT oid, uid FROM orders WHERE uid NOT IN (SELECT age FROM users WHERE region = 'eu')",
     "intersect all": "SELECT uid, kind FROM orders INTERSECT ALL SELECT uid, page FROM views",
     "groups of an except all": "SELECT k, COUNT(*) AS n FROM (SELECT uid AS k, page AS w FROM views EXCEPT ALL "

@@ -119,6 +119,11 @@ LINES: Final = {
         " users)",
         "engine/test_flink_statements.py", "in below or",
     ),
+    "medium: nullable NOT IN below OR": (
+        "oid BIGINT, uid INT", "oid", "SELECT oid, uid FROM orders WHERE kind = 'a' OR uid NOT IN (SELECT age FROM"
+        " users)",
+        "engine/statements.py", "not in with nulls below or",
+    ),
     "medium: nullable NOT IN": (
         "oid BIGINT, uid INT", "oid", "SELECT oid, uid FROM orders WHERE uid NOT IN (SELECT age FROM users)",
         "engine/statements.py", "not in with nulls",

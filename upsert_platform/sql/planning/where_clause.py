@@ -114,12 +114,15 @@ class WhereClause(FromClause):
                 raise self.fault(f"IN compares one column, the subquery gives {len(rows.columns)}", part)
             one, other = columns.expression(inner.this), column(rows.columns[0][1])
             if kind == "anti" and (one.type.nullable or other.type.nullable):
-                if pairs or others:
+                if others:
                     raise self.fault(
-                        "NOT IN with values that may be null takes a subquery that reads no column of the query around"
-                        " it; write NOT EXISTS",
+                        "NOT IN with values that may be null compares by = alone with the query around;"
+                        " write NOT EXISTS",
                         part,
                     )
+                if pairs:
+                    marked, seen, condition = self._marks(relation.node, columns, part)
+                    return replace(relation, node=filtered(marked, seen, [condition]))
                 relation = replace(relation, node=_never_unknown(relation.node, one, rows.node, other, self.names))
             pairs = [(one, other), *pairs]
         fault = self.fault("", part)
@@ -135,10 +138,12 @@ class WhereClause(FromClause):
     def _marks(self, rows: Node, columns: Columns, part: exp.Expr) -> tuple[Node, Columns, exp.Expr]:
         """The rows with a column per IN and EXISTS of a condition, and the condition over these columns.
 
-        Each is a left join with the different values of its subquery, so that no row is doubled.
+        Each is a left join with the different values of its subquery, so that no row is doubled. Below NOT, where an
+        IN that is unknown lets no row pass, it counts as true; beside the values stands then how many there are.
 
         Raises:
-            Fault: IN may be unknown where that is not the same as false, or a subquery compares otherwise than by =.
+            Fault: IN may be unknown below something else than AND, OR and NOT, or a subquery compares otherwise than
+                by =.
         """
         found = [item for item in part.walk(prune=is_list) if isinstance(item, exp.Exists) or _is_in(item)]
         named, marks = list(columns.named), []
@@ -147,6 +152,7 @@ class WhereClause(FromClause):
             while isinstance(select, (exp.Subquery, exp.Paren)):
                 select = select.this
             inside, pairs, others = self.inner().correlated(select, columns)
+            unknown: exp.Expr | None = None
             if others:
                 raise self.fault(
                     "IN and EXISTS below OR compare by = alone with the query around: write a UNION of two queries",
@@ -156,19 +162,28 @@ class WhereClause(FromClause):
                 if len(inside.columns) != 1:
                     raise self.fault(f"IN compares one column, the subquery gives {len(inside.columns)}", item)
                 one, other = columns.expression(item.this), column(inside.columns[0][1])
-                if (one.type.nullable or other.type.nullable) and not _is_positive(item, part):
-                    raise self.fault(
-                        "NOT IN below OR takes values that are never null: declare them NOT NULL, or write NOT EXISTS",
-                        item,
-                    )
+                negated = _is_negated(item, part)
+                if one.type.nullable or other.type.nullable:
+                    if negated is None:
+                        raise self.fault(
+                            "IN with values that may be null stands below AND, OR and NOT alone: declare them NOT NULL,"
+                            " or write EXISTS",
+                            item,
+                        )
+                    if negated:
+                        rows, counted = _counted(rows, inside.node, pairs, other, self.names, self.fault("", item))
+                        names = (f"rows {number}", f"values {number}")
+                        named += [Named((), shown, field) for shown, field in zip(names, counted, strict=True)]
+                        unknown = _unknown(item, *names)
                 pairs = [(one, other), *pairs]
             met, pairs = _once_each(inside.node, pairs or [EVERY_ROW], self.names)
             rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
             shown = f"match {number}"
             named.append(Named((), shown, next(field for field in rows.fields if field.name == met.columns[-1][0])))
-            mark = exp.Column(this=exp.Identifier(this=shown, quoted=True))
-            mark.meta.update(part.meta)
-            marks.append((item, exp.Paren(this=exp.Not(this=exp.Is(this=mark, expression=exp.Null())))))
+            mark: exp.Expr = exp.Not(this=exp.Is(this=_named(shown, part), expression=exp.Null()))
+            if unknown is not None:
+                mark = exp.Or(this=mark, expression=unknown)
+            marks.append((item, exp.Paren(this=mark)))
 
         def swap(item: exp.Expr) -> exp.Expr:
             return next((mark for node, mark in marks if item is node), item)
@@ -316,13 +331,70 @@ def _is_in(node: exp.Expr) -> bool:
     return isinstance(node, exp.In) and node.args.get("query") is not None
 
 
-def _is_positive(node: exp.Expr, part: exp.Expr) -> bool:
-    """Return whether only AND and OR stand around: there unknown is the same as false."""
+def _is_negated(node: exp.Expr, part: exp.Expr) -> bool | None:
+    """Return whether NOT stands an odd number of times around; None where something else stands there than AND and OR.
+
+    Otherwise what is unknown lets no row pass: it may count as false, and below NOT as true.
+    """
+    negated = False
     while node is not part:
         node = node.parent  # type: ignore[assignment]
-        if not isinstance(node, (exp.And, exp.Or, exp.Paren)):
-            return False
-    return True
+        if not isinstance(node, (exp.And, exp.Or, exp.Paren, exp.Not)):
+            return None
+        negated ^= isinstance(node, exp.Not)
+    return negated
+
+
+def _named(shown: str, part: exp.Expr) -> exp.Column:
+    """A column of a condition."""
+    found = exp.Column(this=exp.Identifier(this=shown, quoted=True))
+    found.meta.update(part.meta)
+    return found
+
+
+def _unknown(item: exp.In, every: str, known: str) -> exp.Expr:
+    """The condition for which an IN that finds nothing is unknown.
+
+    Args:
+        every: names the column with the number of rows of its subquery, null for none, and `known` that of values.
+    """
+    some = exp.And(
+        this=exp.Not(this=exp.Is(this=_named(every, item), expression=exp.Null())),
+        expression=exp.GT(this=_named(every, item), expression=exp.Literal.number(0)),
+    )
+    null = exp.Or(
+        this=exp.Is(this=exp.Paren(this=item.this.copy()), expression=exp.Null()),
+        expression=exp.NEQ(this=_named(every, item), expression=_named(known, item)),
+    )
+    return exp.Paren(this=exp.And(this=some, expression=exp.Paren(this=null)))
+
+
+def _counted(
+    rows: Node,
+    inside: Node,
+    pairs: Sequence[tuple[Expression, Expression]],
+    value: Expression,
+    names: Names,
+    fault: Fault,
+) -> tuple[Node, list[Field]]:
+    """The rows with the number of rows of a subquery, and the number of its values that are not null.
+
+    Args:
+        pairs: what the subquery sets equal to expressions of the query around it.
+    """
+    kind = LogicalType(TypeName.BIGINT, nullable=False)
+    own = [(names.fresh("k"), other) for _, other in pairs]
+    given = names.fresh("given")
+    calls = (Call(names.fresh("rows"), "count", kind), Call(names.fresh("values"), "count", kind, given))
+    counts = Aggregate(Project(inside, (*own, (given, value))), tuple(name for name, _ in own), calls)
+    fields = {item.name: item for item in counts.fields}
+    if pairs:
+        on = [(one, column(fields[name])) for (one, _), (name, _) in zip(pairs, own, strict=True)]
+        joined = join_rows(rows, counts, "left", on, names, fault=fault)
+    else:
+        joined = Join(rows, counts, "inner", (), ())
+    found = {item.name: item for item in joined.fields}
+    return joined, [found[call.name] for call in calls]
 
 
 def _swapped(node: exp.Expr, swap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
