@@ -32,7 +32,7 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "stream": (
         {"small": 200, "rate": 200, "great_rate": 400, "seconds": 5.0},
         {},
-        {"small_sync", "stream_delay", "stream_delay_both", "stream_rate"},
+        {"small_sync", "small_sync_warm", "small_sync_local", "stream_delay", "stream_delay_both", "stream_rate"},
     ),
     "hops": (
         {"rows": 1_000},
