@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +26,34 @@ def test_the_wheel_holds_every_file_of_the_package(installed: Installed) -> None
     present = {name for name in listed if (CHECKOUT / name).is_file() and not name.endswith("/README.md")}
     assert present - held == set()
     assert not {name for name in held if not name.startswith("upsert_platform/")}
+
+
+def test_an_index_takes_the_wheel_and_the_sources_which_make_the_same_wheel(
+    installed: Installed, tmp_path: Path
+) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+    tools = tmp_path / "tools"
+    _done([*pip, "install", "--quiet", "--no-compile", "--target", str(tools), "build>=1.2", "twine>=6"], cwd=tmp_path)
+    variables = {**os.environ, "PYTHONPATH": str(tools), "NO_COLOR": "1"}
+    sources = str(installed.folder / "source")  # what the wheel was built of
+    build = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path / "dist"), sources]
+    _done(build, cwd=tmp_path, env=variables)
+    [archive] = (tmp_path / "dist").iterdir()
+    _done([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path / "again"), str(archive)], cwd=tmp_path)
+    [again] = (tmp_path / "again").iterdir()
+    with zipfile.ZipFile(installed.wheel) as first, zipfile.ZipFile(again) as second:
+        assert {item.filename: item.CRC for item in first.infolist() if not item.filename.endswith("/RECORD")} == {
+            item.filename: item.CRC for item in second.infolist() if not item.filename.endswith("/RECORD")
+        }
+    command = [sys.executable, "-m", "twine", "check", "--strict", str(installed.wheel), str(archive)]
+    checked = _done(command, cwd=tmp_path, env=variables)
+    assert checked.stdout.count("PASSED") == 2, checked.stdout
+
+
+def _done(command: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
 
 
 def test_set_up_and_demo_in_an_empty_folder(installed: Installed, tmp_path: Path) -> None:
