@@ -13,6 +13,7 @@ import dagster as dg
 from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.core.model import asset_part
+from upsert_platform.graph.declared import code_references
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.sync.faults import PROJECT
@@ -44,6 +45,7 @@ def broken_asset(
         tags={BROKEN_TAG: "true"},
         description="**Cannot be used**: its declaration has errors. 'upsert-platform validate' shows them again."
         f"\n\n{told}",
+        metadata=code_references(*(problem.location for problem in problems if problem.location is not None)),
     )
     def broken() -> None:
         with told_plainly():

@@ -276,6 +276,8 @@ def test_of_a_project_with_a_broken_table_that_one_alone_is_red(
                 page.screenshot(path=shots / f"broken-{scheme}.png")
                 page.goto(f"{address}/assets/tables/wrong")
                 expect(page.get_by_text(REASON).first).to_be_visible(timeout=60 * SECONDS)
+                expect(page.get_by_text("wrong.sql:2").first).to_be_visible(timeout=60 * SECONDS)
+                expect(page.get_by_text("in editor").first).to_be_visible(timeout=60 * SECONDS)
                 page.wait_for_timeout(2 * SECONDS)
                 page.screenshot(path=shots / f"broken-table-{scheme}.png")
                 page.close()
