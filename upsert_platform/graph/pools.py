@@ -8,7 +8,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from upsert_platform.core.model import Table
-from upsert_platform.kafka.shared import cluster
 from upsert_platform.sync.connectors import connector_of
 from upsert_platform.sync.endpoints import ENDPOINT_VALUES
 
@@ -60,7 +59,8 @@ def _name(address: str) -> str:
     if _SCHEME.match(text):
         parts = urlsplit(text.removeprefix("jdbc:"))
         text = parts.netloc.rpartition("@")[2] + parts.path.rstrip("/")
-    text = cluster(text.rpartition("@")[2].partition("?")[0])
+    # Servers of a cluster, in whatever order they are declared.
+    text = ",".join(sorted(filter(None, map(str.strip, text.rpartition("@")[2].partition("?")[0].split(",")))))
     name = re.sub(r"[^a-z0-9.\-]", "_", text)
     is_whole = name == text or re.fullmatch(r"[a-z0-9.\-]+:\d+", text) is not None
     return name if is_whole and len(name) <= _LONGEST else f"{name[:_LONGEST]}_{zlib.crc32(text.encode()):08x}"
