@@ -21,6 +21,7 @@ from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.engine.upkeep import compact
 from upsert_platform_tests.engine.statements import STATEMENTS
 from upsert_platform_tests.engine.test_faults import DyingRunner, KilledError
+from upsert_platform_tests.engine.test_merge import query_of
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 
 Row = tuple[Any, ...]
@@ -344,6 +345,17 @@ def test_a_row_that_a_record_repeats_stays_in_use_behind_the_source(tmp_path: Pa
     world.write("orders", [{**order, "oid": 9, rows.TOPIC: "orders", rows.OFFSET: 1, **system}])
     kept.advance()
     assert kept.result() == [(9, 1)]
+
+
+def test_a_distinct_row_that_comes_again_is_no_later_row(tmp_path: Path) -> None:
+    """Of the rows of a key the last counts, and a row of SELECT DISTINCT comes with the first record that gives it."""
+    world = World(tmp_path, random.Random(1))
+    query = query_of("INSERT INTO t SELECT DISTINCT uid, secs, page FROM views WHERE uid IS NOT NULL")
+    kept = Kept(world, replace(query, state_ttl=LONG))
+    for number, page in enumerate(["p", "q", "p"]):
+        world.write("views", [{**_view(number), "uid": 1, "page": page}])
+        kept.advance()
+    assert kept.last_rows() == [(1, 1, "q")]
 
 
 @pytest.mark.parametrize(
