@@ -108,9 +108,7 @@ class Groups:
         state.put(after, places=place_rows(after, plan.names), gone=gone)
         old, new = results_of(before, plan), results_of(after.filter(pa.array(~gone)), plan)
         difference = _difference(old, new)
-        if not state.forgets or self.node.appends:  # rows that are only added are not looked for again
-            return difference
-        return pa.concat_tables([difference, _unchanged(old, new)])
+        return pa.concat_tables([difference, _unchanged(old, new)]) if state.forgets else difference
 
     def _of_known(self, partial: pa.Table, state: State) -> pa.Table:
         """Partial results without rows that are taken back of groups that were let go of."""

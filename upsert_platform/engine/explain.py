@@ -60,8 +60,8 @@ def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
 
 
 def _hinted(node: Node) -> str:
-    """What a hint STATE_TTL says of an operator's state."""
-    if isinstance(node, Aggregate) and node.ttl is not None:
+    """Return what a hint STATE_TTL says of an operator's state; empty without one."""
+    if isinstance(node, (Aggregate, Arrivals)) and node.ttl is not None:
         return f"; hint: {_stays(node.ttl)}"
     if isinstance(node, Join) and any(ttl is not None for ttl in node.ttls):
         sides = zip(("left", "right"), node.ttls, strict=True)

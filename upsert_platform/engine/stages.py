@@ -252,7 +252,7 @@ class _Compiler:
                 ttls = self._ttls(node.input, None, by=node.partition)
                 return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields, ttls)]
             case Arrivals():
-                ttls = self._ttls(node.input, None, by=node.key)
+                ttls = self._ttls(node.input, node.ttl, by=node.key)
                 return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields, ttls)]
             case Join():
                 return [self._join(node)]

@@ -322,12 +322,14 @@ class Arrivals(OverOne):
             columns; the first record decides, between rows of one such record the next.
         first: the first row of a key stays, and the columns of `orders` with it. Otherwise a row takes the place of the
             one before it, and those columns are left out.
+        ttl: as `Aggregate.ttl`, of a key.
     """
 
     input: Node
     key: tuple[str, ...]
     orders: tuple[tuple[str, ...], ...]
     first: bool
+    ttl: int | None = field(default=None, repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -404,7 +406,7 @@ def lets_go(query: Query) -> bool:
 
 
 def _own_ttls(node: Node) -> list[int]:
-    own = (node.ttl,) if isinstance(node, Aggregate) else node.ttls if isinstance(node, Join) else ()
+    own = (node.ttl,) if isinstance(node, (Aggregate, Arrivals)) else node.ttls if isinstance(node, Join) else ()
     return [*(ttl for ttl in own if ttl), *(ttl for item in node.inputs for ttl in _own_ttls(item))]
 
 

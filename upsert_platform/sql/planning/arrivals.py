@@ -131,7 +131,7 @@ class _Places:
                 return replace(node, left=left, right=right), (*one, *other)
             case Aggregate():
                 inner, orders = self.add(node.input)
-                first = Arrivals(inner, node.group, orders, first=True)
+                first = Arrivals(inner, node.group, orders, first=True, ttl=node.ttl)
                 shown = tuple((item.name, column(item)) for item in node.fields)
                 return Project(first, (*shown, *_kept(first, orders))), orders
             case Union():

@@ -76,7 +76,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             return replace(node, input=inner, calls=calls_used)
         case Arrivals():
             used = {*node.key, *(name for order in node.orders for name in order)}
-            return Arrivals(prune(node.input, {*needed, *used}), node.key, node.orders, node.first)
+            return replace(node, input=prune(node.input, {*needed, *used}))
         case Join():
             left = prune(node.left, {*needed, *node.left_on})
             right = prune(node.right, {*needed, *node.right_on})

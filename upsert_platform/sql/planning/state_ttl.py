@@ -9,7 +9,7 @@ from datetime import timedelta
 from sqlglot import exp
 
 from upsert_platform.core.options import parse_duration
-from upsert_platform.core.plan import Aggregate, Filter, Join, Node, Project
+from upsert_platform.core.plan import Aggregate, Arrivals, Filter, Join, Node, Project
 from upsert_platform.sql.hints import STATE_TTL
 from upsert_platform.sql.planning.scope import Named
 
@@ -41,7 +41,7 @@ class StateTtls:
         return self.of(*tables) if len(tables) == 1 else None, self.of(right)
 
     def unused(self) -> str | None:
-        """What is wrong with the hint once all of the query is planned; None for nothing."""
+        """Return what is wrong with the hint once all of the query is planned; None for nothing."""
         for name in self.times:
             if name not in self.used:
                 return (
@@ -84,6 +84,8 @@ def with_ttl(node: Node, below: Node, ttl: int) -> Node:
     match node:
         case Aggregate():
             return replace(node, input=with_ttl(node.input, below, ttl), ttl=ttl)
+        case Arrivals():
+            return replace(node, ttl=ttl)
         case Join():
             sides = (with_ttl(side, below, ttl) for side in (node.left, node.right))
             left, right = sides

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from upsert_platform.core.plan import Aggregate, Join, Node, Query
+from upsert_platform.core.plan import Aggregate, Arrivals, Join, Node, Query
 from upsert_platform_tests.sql.reading import errors, read
 
 HOUR = 3_600_000
@@ -63,6 +63,7 @@ def test_the_setting_holds_for_the_statements_behind_it(setting: str, ttl: int |
         ("/*+ STATE_TTL('v' = '1 h'), BROADCAST(v) */ page, COUNT(*) FROM views v GROUP BY page", [HOUR]),
         ("page, n FROM (SELECT /*+ STATE_TTL('views' = '1 h') */ page, COUNT(*) AS n FROM views GROUP BY page) x",
          [HOUR]),
+        ("/*+ STATE_TTL('views' = '1 h') */ page, uid FROM views GROUP BY page, uid", [None, HOUR]),
         ("/*+ STATE_TTL('v' = '1 h') */ page, COUNT(*) FROM (SELECT page, uid FROM views GROUP BY page, uid) v GROUP BY"
          " page", [HOUR, None]),
     ],
@@ -70,7 +71,9 @@ def test_the_setting_holds_for_the_statements_behind_it(setting: str, ttl: int |
 def test_the_hint_holds_for_sides_of_joins_and_groupings(select: str, ttls: list[object]) -> None:
     plan = query_of(f"INSERT INTO t SELECT {select};").plan
     found = [
-        item.ttls if isinstance(item, Join) else item.ttl for item in nodes(plan) if isinstance(item, (Aggregate, Join))
+        item.ttls if isinstance(item, Join) else item.ttl
+        for item in nodes(plan)
+        if isinstance(item, (Aggregate, Arrivals, Join))
     ]
     assert found == ttls
 
