@@ -103,13 +103,10 @@ def test_a_run_without_work_leaves_plots_and_the_row_count_of_an_asset_as_they_w
     shop.delete("users", [{"id": 0}])
     first, idle = shop.sync(), shop.sync()
     assert first.metadata["tables/copies"]["upserts"] == 2
-    assert not {"upserts", "deletes", "rows_per_second"} & set(idle.metadata["tables/copies"])
-    assert not {"records", "rows"} & set(idle.metadata["changelogs/users"])
-    for asset in ("changelogs/users", "queries/totals"):
-        counts = [item.metadata[asset]["dagster/row_count"] for item in (first, idle)]
-        assert counts[0] == counts[1] > 0
+    assert first.metadata["queries/totals"]["dagster/row_count"] > 0
     # Three keys are one row each: accounting is not among them.
-    assert idle.metadata["changelogs/users"]["dagster/row_count"] == 3
+    assert first.metadata["changelogs/users"]["dagster/row_count"] == 3
+    assert not idle.metadata  # nothing takes the place of what was materialised
     assert all(idle.checks.values())
 
 
