@@ -113,6 +113,13 @@ class PlatformSettings(Settings):
         origin="platform",
         description="Of a table that is written: what the check says where a proof finds a difference.",
     )
+    plan: _Severity = option(
+        "check.plan",
+        Severity.OFF,
+        origin="platform",
+        description="Of a table that is written: what the check `unchanged` of job `plan` says where the project as it"
+        " is declared changes rows of it. The check computes the insert over the lake and reads the table.",
+    )
     schema_matches: _Severity = option(
         "check.schema-matches",
         Severity.ERROR,

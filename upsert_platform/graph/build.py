@@ -24,6 +24,7 @@ from upsert_platform.graph.io_managers import changelog_io_manager, destination_
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.launchable import launchable
 from upsert_platform.graph.loss_check import loss_check
+from upsert_platform.graph.plan_check import plan_check
 from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.replay import replay_job
@@ -97,7 +98,8 @@ def build_definitions(
     found = (
         *(sync, jobs.verify_job(project, names), reconcile_job(project, names), drain_job(project, names)),
         *(compact_job(project, names), stream_job(project, names), jobs.ingest_job(project, names)),
-        *(jobs.audit_job(project, names), jobs.prove_job(project, names), jobs.watch_job(project, names)),
+        *(jobs.audit_job(project, names), jobs.prove_job(project, names), jobs.plan_job(project, names)),
+        jobs.watch_job(project, names),
         *(major_compact_job(project, names), rebuild_job(project, names), replay_job(project, names)),
     )
     enabled = settings.adjusted_jobs(
@@ -176,6 +178,8 @@ def declared_checks(
             yield topic_check(table, names)
         if settings.equals_source is not Severity.OFF:
             yield source_check(table, names)
+        if settings.plan is not Severity.OFF:
+            yield plan_check(table, names)
         if FreshnessLimits.of(table) is not None:
             yield freshness_check(table, names)
 

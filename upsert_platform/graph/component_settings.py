@@ -13,7 +13,7 @@ from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.graph.compact import COMPACT
 from upsert_platform.graph.delta_tables import MAJOR_COMPACT
 from upsert_platform.graph.drain_quarantine import DRAIN
-from upsert_platform.graph.jobs import AUDIT, INGEST, PROVE, SYNC, VERIFY, WATCH
+from upsert_platform.graph.jobs import AUDIT, INGEST, PLAN, PROVE, SYNC, VERIFY, WATCH
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.pools import ENDPOINT, is_legal
 from upsert_platform.graph.rebuild import REBUILD
@@ -24,7 +24,8 @@ from upsert_platform.graph.stream import STREAM
 from upsert_platform.sync.connectors import CONNECTORS
 
 JOBS: Final = (
-    *(SYNC, INGEST, VERIFY, AUDIT, PROVE, WATCH, RECONCILE, REPLAY, REBUILD, DRAIN, COMPACT, MAJOR_COMPACT, STREAM),
+    *(SYNC, INGEST, VERIFY, AUDIT, PROVE, PLAN, WATCH),
+    *(RECONCILE, REPLAY, REBUILD, DRAIN, COMPACT, MAJOR_COMPACT, STREAM),
 )
 """The jobs that a project may have."""
 _UNSCHEDULED: Final = {REPLAY: "it needs the configuration of a launch", STREAM: "it runs until it is terminated"}

@@ -1,4 +1,4 @@
-"""The jobs `sync`, `ingest`, `verify`, `audit`, `prove` and `watch`, and the schedules that may start some of them."""
+"""The jobs `sync`, `ingest`, `verify`, `audit`, `prove`, `plan` and `watch`, and their schedules."""
 
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -19,6 +19,7 @@ VERIFY = "verify"
 INGEST = "ingest"
 AUDIT = "audit"
 PROVE = "prove"
+PLAN = "plan"
 WATCH = "watch"
 SCHEDULES: Final = {
     VERIFY: ("weekly", "0 3 * * 0"),
@@ -111,6 +112,22 @@ def prove_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     )
 
 
+def plan_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
+    """Plans the destinations that ask for it; None where no table declares that it does."""
+    checks = _plan_checks(project, names)
+    if not checks:
+        return None
+    return dg.define_asset_job(
+        names.named(PLAN),
+        selection=dg.AssetSelection.checks(*checks),
+        executor_def=dg.in_process_executor,
+        config=console.RUN_CONFIG,
+        tags={keys.COMPLETE_TAG: "true"},
+        description="Says of the tables with 'check.plan' what the project, as this code location has it, changes in"
+        " them: computes their inserts over the lake, and compares every row. Writes nothing.",
+    )
+
+
 def watch_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     """The checks that cost a few requests each; None for a project that reads nothing."""
     read = [names.changelog_key(table.name) for table in project.sources()]
@@ -153,6 +170,14 @@ def _source_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]
     ]
 
 
+def _plan_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
+    return [
+        dg.AssetCheckKey(names.destination_key(name), keys.CHECK_PLAN)
+        for name in dict.fromkeys(insert.target for insert in project.inserts)
+        if name in project.tables and platform_settings(project.tables[name]).plan is not Severity.OFF
+    ]
+
+
 def _loss_checks(project: Project, names: AssetKeys) -> list[dg.AssetCheckKey]:
     return [
         dg.AssetCheckKey(names.changelog_key(table.name), keys.CHECK_LOSS)
@@ -177,6 +202,7 @@ def _by_themselves(project: Project, names: AssetKeys) -> dg.AssetSelection:
     return dg.AssetSelection.checks(
         *_topic_checks(project, names),
         *_source_checks(project, names),
+        *_plan_checks(project, names),
         *_loss_checks(project, names),
         *_schema_checks(project, names),
     )

@@ -44,6 +44,8 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
         {},
         {"many_tables", "many_tables_idle", "many_tables_asked", "whole_copy"},
     ),
+    "planning": ({"records": 16_000, "keys": 16_000}, {}, {"plan_estimate"}),
+    "switching": ({"rows": 2_000, "rate": 100}, {"SETTLED": 1.0}, {"switch_topic", "switch_tablestore"}),
 }
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
 
