@@ -94,7 +94,7 @@ class Proof:
 
 
 class Inputs(Protocol):
-    """What says which rows are expected, and goes on while a proof looks."""
+    """Source of the expected rows, which goes on while a proof looks."""
 
     @property
     def incomplete(self) -> bool:

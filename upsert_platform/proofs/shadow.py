@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Round:
-    """What one comparison of both tables found.
+    """Findings of one comparison of both tables.
 
     Attributes:
         first: the table of the other writer, as of the lake's `first.batch`.
