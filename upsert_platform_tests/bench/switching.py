@@ -102,7 +102,8 @@ class _World:
         """Writes the source as long as the block runs; no two records of a key are equal."""
         from confluent_kafka import Producer
 
-        producer, done = Producer({"bootstrap.servers": self.servers}), threading.Event()
+        settings = {"bootstrap.servers": self.servers, "partitioner": "murmur2_random"}  # as the producer of the fill
+        producer, done = Producer(settings), threading.Event()
 
         def write() -> None:
             number, started = 0, time.monotonic()
