@@ -1,4 +1,4 @@
-"""Every suite of `make bench`, small: that it runs and tells its figures. What the figures are is for `make bench`."""
+"""Suites of `make bench`, small: that they run and print their figures, which are for `make bench` to judge."""
 
 from __future__ import annotations
 
@@ -45,7 +45,6 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
         {"many_tables", "many_tables_idle", "many_tables_asked", "whole_copy"},
     ),
     "planning": ({"records": 16_000, "keys": 16_000}, {}, {"plan_estimate"}),
-    "switching": ({"rows": 2_000, "rate": 100}, {"SETTLED": 1.0}, {"switch_topic", "switch_tablestore"}),
 }
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
 
