@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.proofs.test_plan import SOURCE, TABLES
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.systems, pytest.mark.usefixtures("spark")]
 
 
 def write(stack: Stack, *edits: tuple[str, str]) -> None:
