@@ -29,6 +29,7 @@ from upsert_platform_tests.local.maxcompute.server import maxcompute_server
 from upsert_platform_tests.local.tablestore.server import tablestore_server
 
 SMALL = 5_000
+REPEATS = 3
 RATE = 5_000
 GREAT_RATE = 20_000
 SECONDS = 180.0
@@ -63,7 +64,7 @@ def _stack(folder: Path, variables: Mapping[str, str]) -> Stack:
 
 def _small(folder: Path, variables: Mapping[str, str], records: int) -> Iterator[dict[str, Any]]:
     """Whole jobs of their own into both tables, checks included: the session is the run's, a warm one, or none."""
-    stacks = [_stack(folder, variables) for _ in range(3)]
+    stacks = [_stack(folder, variables) for _ in range(REPEATS)]
     for stack in stacks:
         stack.declare()
     yield _small_row("small_sync", stacks, records, {"UPSERT_SPARK_LOCAL_ROWS": "0"}, goal="<= 10 s")
@@ -73,10 +74,12 @@ def _small(folder: Path, variables: Mapping[str, str], records: int) -> Iterator
     subprocess.run([*session, "up"], env=warm.environment(), cwd=warm.path, check=True, capture_output=True)
     try:
         _small_run(warm, records, {})  # a session is warm when it has served a run
-        yield _small_row("small_sync_warm", [warm] * 3, records, {"UPSERT_SPARK_LOCAL_ROWS": "0"}, goal="<= 6.5 s")
+        yield _small_row(
+            "small_sync_warm", [warm] * REPEATS, records, {"UPSERT_SPARK_LOCAL_ROWS": "0"}, goal="<= 6.5 s"
+        )
     finally:
         subprocess.run([*session, "down"], env=warm.environment(), cwd=warm.path, check=True, capture_output=True)
-    stacks = [_stack(folder, variables) for _ in range(3)]
+    stacks = [_stack(folder, variables) for _ in range(REPEATS)]
     for stack in stacks:
         stack.declare()
     yield _small_row("small_sync_local", stacks, records, {"UPSERT_SPARK_LOCAL_ROWS": "100000"}, goal="<= 6 s")

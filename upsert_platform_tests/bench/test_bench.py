@@ -31,7 +31,7 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "cluster_scaling": ({"records": 20_000, "keys": 5_000}, {"REPEATS": 1}, {"cluster_scaling"}),
     "stream": (
         {"small": 200, "rate": 200, "great_rate": 400, "seconds": 5.0},
-        {},
+        {"REPEATS": 1},
         {"small_sync", "small_sync_warm", "small_sync_local", "stream_delay", "stream_delay_both", "stream_rate"},
     ),
     "hops": (
