@@ -71,14 +71,14 @@ def _small(folder: Path, variables: Mapping[str, str], records: int) -> Iterator
     warm = _stack(folder, variables)
     warm.declare()
     session = [str(Path(sys.executable).parent / "upsert-platform"), "session"]
-    subprocess.run([*session, "up"], env=warm.environment(), cwd=warm.path, check=True, capture_output=True)
+    more = {"UPSERT_SPARK_LOCAL_ROWS": "0", "UPSERT_SPARK_SESSION": str(warm.path / "session")}
+    environment = {**warm.environment(), **more}
+    subprocess.run([*session, "up"], env=environment, cwd=warm.path, check=True, stdout=subprocess.DEVNULL)
     try:
-        _small_run(warm, records, {})  # a session is warm when it has served a run
-        yield _small_row(
-            "small_sync_warm", [warm] * REPEATS, records, {"UPSERT_SPARK_LOCAL_ROWS": "0"}, goal="<= 6.5 s"
-        )
+        _small_run(warm, records, more)  # a session is warm when it has served a run
+        yield _small_row("small_sync_warm", [warm] * REPEATS, records, more, goal="<= 6.5 s")
     finally:
-        subprocess.run([*session, "down"], env=warm.environment(), cwd=warm.path, check=True, capture_output=True)
+        subprocess.run([*session, "down"], env=environment, cwd=warm.path, check=True, stdout=subprocess.DEVNULL)
     stacks = [_stack(folder, variables) for _ in range(REPEATS)]
     for stack in stacks:
         stack.declare()
