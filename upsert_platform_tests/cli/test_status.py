@@ -25,8 +25,8 @@ from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
 
 TABLES = 50
-MOST = 4.0
-"""Seconds of processors, of a process whose threads share two cores: fewer on the clock."""
+MOST = 6.0
+"""Seconds of processors, of a process whose threads share two cores: fewer on the clock. A slow core takes 4.6."""
 SQL = """
 CREATE TABLE {source} (id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka',
   'topic' = '{topic}', 'properties.bootstrap.servers' = '{servers}', 'key.format' = 'json', 'value.format' = 'json');
