@@ -1,7 +1,7 @@
 """The protocol of a connector; each room has one light object per connector, registered in one list.
 
 What a connector can do is inherited: a `Readable` gives sources, a `Writable` opens destinations, in tables of a
-`Searchable` queries find rows by their keys.
+`Searchable` queries find rows by their keys, and `doctor` inspects those of an `Inspectable`.
 """
 
 from __future__ import annotations
@@ -210,17 +210,6 @@ class Writable(Connector, Generic[Checked]):
         """Return the place of a table's position, or None if no other declared table can share it."""
         return None
 
-    reports_status: ClassVar[bool] = False
-    """Whether diagnostics ask for the `status` of tables; they look at others by themselves."""
-
-    def status(self, checked: Checked) -> TableStatus:
-        """Return the table as its system has it.
-
-        Raises:
-            EndpointError: not reachable, or credentials refused.
-        """
-        raise NotImplementedError
-
     def first_rows(self, checked: Checked, limit: int) -> tuple[str, pa.Table] | None:
         """Return which rows were looked at, in words, and some rows in declared types; None where it is unknown how."""
         return None
@@ -249,3 +238,15 @@ class Writable(Connector, Generic[Checked]):
         if found is None:
             raise DeclarationError([problem for problem in problems if problem.severity == "error"])
         return found
+
+
+class Inspectable(Writable[Checked]):
+    """A connector whose tables diagnostics inspect."""
+
+    @abstractmethod
+    def status(self, checked: Checked) -> TableStatus:
+        """Return the table as its system has it.
+
+        Raises:
+            EndpointError: not reachable, or credentials refused.
+        """

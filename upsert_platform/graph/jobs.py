@@ -1,6 +1,6 @@
 """The jobs `sync`, `ingest`, `verify`, `audit`, `prove`, `plan` and `watch`, and their schedules."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import dagster as dg
@@ -67,15 +67,24 @@ def ingest_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     )
 
 
-def verify_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
-    """Compares every row of every destination; writes nothing but the verdict."""
-    checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project, names)]
+def _job_of_checks(name: str, checks: Sequence[dg.AssetCheckKey], *, description: str) -> Job:
+    """Return a job that carries out checks in full, and writes nothing else."""
     return dg.define_asset_job(
-        names.named(VERIFY),
+        name,
         selection=dg.AssetSelection.checks(*checks),
         executor_def=dg.in_process_executor,
         config=console.RUN_CONFIG,
         tags={keys.COMPLETE_TAG: "true"},
+        description=description,
+    )
+
+
+def verify_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job:
+    """Compares every row of every destination; writes nothing but the verdict."""
+    checks = [dg.AssetCheckKey(key, keys.CHECK_LAST_VALUE) for key in _destinations(project, names)]
+    return _job_of_checks(
+        names.named(VERIFY),
+        checks,
         description="Compares every row of every destination table with the last value per key of its topic.",
     )
 
@@ -85,12 +94,9 @@ def audit_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     checks = _topic_checks(project, names)
     if not checks:
         return None
-    return dg.define_asset_job(
+    return _job_of_checks(
         names.named(AUDIT),
-        selection=dg.AssetSelection.checks(*checks),
-        executor_def=dg.in_process_executor,
-        config=console.RUN_CONFIG,
-        tags={keys.COMPLETE_TAG: "true"},
+        checks,
         description="Judges tables straight by their topics, with a reader that shares no code with the platform. It"
         " reads every record and every row in this process.",
     )
@@ -101,12 +107,9 @@ def prove_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     checks = _source_checks(project, names)
     if not checks:
         return None
-    return dg.define_asset_job(
+    return _job_of_checks(
         names.named(PROVE),
-        selection=dg.AssetSelection.checks(*checks),
-        executor_def=dg.in_process_executor,
-        config=console.RUN_CONFIG,
-        tags={keys.COMPLETE_TAG: "true"},
+        checks,
         description="Proves that tables equal their topics, whoever wrote them: reads the topics anew in Spark's tasks,"
         " compares every row, and looks again at keys that move. Writes nothing.",
     )
@@ -117,12 +120,9 @@ def plan_job(project: Project, names: AssetKeys = AS_DECLARED) -> Job | None:
     checks = _plan_checks(project, names)
     if not checks:
         return None
-    return dg.define_asset_job(
+    return _job_of_checks(
         names.named(PLAN),
-        selection=dg.AssetSelection.checks(*checks),
-        executor_def=dg.in_process_executor,
-        config=console.RUN_CONFIG,
-        tags={keys.COMPLETE_TAG: "true"},
+        checks,
         description="Says of the tables with 'check.plan' what the project, as this code location has it, changes in"
         " them: computes their inserts over the lake, and compares every row. Writes nothing.",
     )

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, ClassVar
 from upsert_platform.core.connector import (
     ControlPlace,
     EndpointValue,
+    Inspectable,
     KeyReader,
     Readable,
     Searchable,
     TableStatus,
-    Writable,
 )
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.errors import Problem
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class PostgresConnector(Readable, Writable[PostgresTable], Searchable):
+class PostgresConnector(Readable, Inspectable[PostgresTable], Searchable):
     """`postgres`: a table that is written, read by snapshots, and in which queries find rows."""
 
     name = "postgres"
@@ -45,7 +45,6 @@ class PostgresConnector(Readable, Writable[PostgresTable], Searchable):
     scope_options: ClassVar[tuple[str, ...]] = ("url",)
     stream_group = "databases"
     keyed = True
-    reports_status = True
     about = (
         "A table of a PostgreSQL database: rows, position and lease are committed in one transaction. See"
         " [postgres.md](postgres.md)."

@@ -44,9 +44,9 @@ class CheckedTable(Protocol):
 class Control(LeaseStore):
     """A control record that also keeps the result of the last check."""
 
+    @abstractmethod
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
-        raise NotImplementedError
 
 
 class ControlledTable(Destination, Resets):

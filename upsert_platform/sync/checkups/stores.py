@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from upsert_platform.core.connector import KeyReader, Writable
+from upsert_platform.core.connector import Inspectable, KeyReader
 from upsert_platform.core.options import read_settings
 from upsert_platform.core.redaction import without_credentials
 from upsert_platform.formats import FORMATS
@@ -47,7 +47,7 @@ def store_checks(binding: Binding) -> list[Check]:
                 remedy = "check 'odps.end.point', 'odps.project.name', 'odps.access.id' and 'odps.access.key'"
                 look = partial(_maxcompute, name, target.checked)
                 checks.append(Check("maxcompute", f"table {name}", look, remedy))
-            case _ if isinstance(connector := connector_of(target.table), Writable) and connector.reports_status:
+            case _ if isinstance(connector := connector_of(target.table), Inspectable):
                 remedy = "check its address, user and password, and what the user may do"
                 look = partial(_written, name, target.checked, connector)
                 checks.append(Check(connector.kind, f"table {name}", look, remedy))
@@ -117,7 +117,7 @@ def _tablestore(name: str, settings: TablestoreSettings, table: str) -> Iterator
         yield Finding("tablestore", f"table {name}", State.OK, f"{client.endpoint} answers; '{table}' is there")
 
 
-def _written(name: str, checked: Any, connector: Writable[Any]) -> Iterator[Finding]:
+def _written(name: str, checked: Any, connector: Inspectable[Any]) -> Iterator[Finding]:
     found = connector.status(checked)
     if found.exists and found.differences:
         remedy = "alter the table, or its declaration"
