@@ -22,9 +22,10 @@ test: setup ## all tests but the long ones and those of further servers; ARGS="-
 
 test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed
 	scripts/setup-systems
-	.venv/bin/pytest -m systems -n 3 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
+	.venv/bin/pytest -m "systems and not soak" -n 3 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
 
-soak: setup ## the long tests
+soak: setup ## the long tests, of further servers too
+	scripts/setup-systems
 	.venv/bin/pytest -m soak -n 2 --dist loadfile -o faulthandler_timeout=3600 $(ARGS)
 
 lint: setup ## format, rules, types

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 
@@ -110,3 +110,22 @@ def total(accounts: Iterable[RangeAccount]) -> RangeAccount:
             lost=result.lost + item.lost,
         )
     return replace(result, skipped=tuple(sorted(rules.items())))
+
+
+def ends_of_batches(accounts: Mapping[int, Iterable[RangeAccount]]) -> dict[int, dict[tuple[str, int], int]]:
+    """Return where each batch ends: batch to topic and partition to offset, in the order of batches.
+
+    Args:
+        accounts: those of each batch from the changelog's first one on.
+    """
+    ends: dict[tuple[str, int], int] = {}
+    found: dict[int, dict[tuple[str, int], int]] = {}
+    for batch, items in sorted(accounts.items()):
+        for item in items:
+            # Replays and erasures are accounted for in partition -1 of a topic of their own: they read no offset.
+            if item.partition >= 0:
+                # Of a partition that was read in several ranges, these come in any order.
+                place = item.topic, item.partition
+                ends[place] = max(item.end, ends.get(place, 0))
+        found[batch] = dict(ends)
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from upsert_platform.changelog.accounting import ends_of_batches
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import history_from
@@ -56,13 +57,8 @@ def _by_offsets(store: ChangelogStore, at: At) -> int:
         TopicError: the offsets leave a partition out, or lie behind the changelog.
     """
     head = store.head()
-    ends: dict[tuple[str, int], int] = {}
-    reached: dict[int, dict[tuple[str, int], int]] = {}
-    for batch, accounts in sorted(store.accounts(after=0, upto=head.batch if head is not None else 0).items()):
-        for item in accounts:
-            if item.partition >= 0 and not item.topic.startswith("("):  # replays and erasures move no position
-                ends[item.topic, item.partition] = max(item.end, ends.get((item.topic, item.partition), 0))
-        reached[batch] = dict(ends)
+    reached = ends_of_batches(store.accounts(after=0, upto=head.batch if head is not None else 0))
+    ends = reached[max(reached)] if reached else {}
     if not ends:
         raise ChangelogError(f"'{store.table.name}' has read no offsets: state a batch or a time")
     wanted = stated_ends(at, ends, table=store.table.name)

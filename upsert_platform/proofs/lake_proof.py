@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.changelog.accounting import ends_of_batches
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.quarantine import quarantined_count
 from upsert_platform.changelog.store import ChangelogStore
@@ -31,7 +32,6 @@ from upsert_platform.proofs.proof import (
     check_provable,
     duplicates_of,
 )
-from upsert_platform.sync.audit import ends_of_batches
 from upsert_platform.sync.binding import QuerySource, Target, changelog_of
 from upsert_platform.sync.comparison import SHOWN_ROWS
 from upsert_platform.sync.destination_hop import DestinationHop
@@ -171,7 +171,7 @@ def _through(target: Target, store: ChangelogStore, batch: int) -> dict[str, Rea
     if isinstance(target.source, QuerySource):
         return {}
     found: dict[str, dict[int, int]] = {}
-    for (topic, partition), end in ends_of_batches(store, upto=batch)[-1].items():
-        if not topic.startswith("("):  # replays and erasures move no position
-            found.setdefault(topic, {})[partition] = end
+    batches = ends_of_batches(store.accounts(after=0, upto=batch))
+    for (topic, partition), end in batches[max(batches)].items():
+        found.setdefault(topic, {})[partition] = end
     return {topic: ReadTopic({}, ends) for topic, ends in found.items()}

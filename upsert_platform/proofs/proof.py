@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from upsert_platform.changelog.accounting import ends_of_batches
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows, FindsDuplicates, StoresOtherValues
@@ -24,7 +25,6 @@ from upsert_platform.core.masking import Mask
 from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.proofs.ends import APPLIED, LATEST, At, Ends, ends_of_sources
 from upsert_platform.proofs.inputs import NotProvableError, ProofInputs, ReadTopic, topics_of
-from upsert_platform.sync.audit import ends_of_batches
 from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of
 from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
@@ -224,8 +224,8 @@ def _query_ends(binding: Binding, query: str, lake: Lake) -> dict[str, Ends]:
 
 
 def _ends_of(store: ChangelogStore, batch: int) -> Ends:
-    batches = ends_of_batches(store, upto=batch)
-    return batches[-1] if batches else {}
+    batches = ends_of_batches(store.accounts(after=0, upto=batch))
+    return batches[max(batches)] if batches else {}
 
 
 def _every_lane(streams: Sequence[Any], applied: Ends) -> Ends:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from upsert_platform.changelog.accounting import ends_of_batches
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.quarantine import quarantined_places
 from upsert_platform.changelog.refused import RefusedStore
@@ -26,7 +27,7 @@ from upsert_platform.referee.json_values import json_decoder
 from upsert_platform.referee.kinds import kind_of
 from upsert_platform.referee.last_values import Form, LastValues
 from upsert_platform.referee.stores import maxcompute_rows, tablestore_rows, topic_rows
-from upsert_platform.referee.topic import Ends, consume, first_offsets
+from upsert_platform.referee.topic import consume, first_offsets
 from upsert_platform.referee.verdict import Target as Columns
 from upsert_platform.referee.verdict import Verdict, judge
 from upsert_platform.sync.audit_selection import NotJudgedError, selection_of
@@ -71,7 +72,7 @@ def audit(bound: Target, lake: Lake) -> Audit:
         selection = selection_of(bound, in_place_of_null)
         store = changelog_of(bound.source, lake)
         applied, head = _applied(bound, store), store.head()
-        batches = ends_of_batches(store, upto=applied)
+        batches = list(ends_of_batches(store.accounts(after=0, upto=applied)).values())
         last = LastValues(form, batches=batches, set_aside=_quarantined(store, applied))
         try:
             config = kafka.endpoint.consumer_config()
@@ -134,20 +135,6 @@ def form_of(kafka: KafkaTable) -> Form:
 def _side(side: FormatSide) -> Side:
     names = side.names or ("",)
     return Side(side.format, {name: str(kind) for name, kind in side.format_columns}, names, dict(side.options))
-
-
-def ends_of_batches(store: ChangelogStore, *, upto: int) -> list[Ends]:
-    """Return the end of each batch from the changelog's accounts."""
-    ends: dict[tuple[str, int], int] = {}
-    found: list[Ends] = []
-    for _, accounts in sorted(store.accounts(after=0, upto=upto).items()):
-        for item in accounts:
-            if item.partition >= 0:  # Replays are accounted for under a topic of their own, and read no offset.
-                # Of a partition that was read in several ranges, these come in any order.
-                place = item.topic, item.partition
-                ends[place] = max(item.end, ends.get(place, 0))
-        found.append(dict(ends))
-    return found
 
 
 def _applied(bound: Target, store: ChangelogStore) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.systems, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.systems, pytest.mark.timeout(300)]
 
 SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     "changelog": ({"records": 20_000, "keys": 5_000}, {}, {"topic_to_changelog", "reader_memory"}),

@@ -24,6 +24,7 @@ from upsert_platform.engine.rebuild import rebuild
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.engine.store import QueryStore
 from upsert_platform.engine.upkeep import compact
+from upsert_platform_tests.campaign import seeds
 from upsert_platform_tests.engine.test_faults import DyingRunner, KilledError
 from upsert_platform_tests.engine.world import START, Kept, World, declared, plan_query, random_row, same_rows
 
@@ -143,25 +144,25 @@ def _views(name: str) -> Any:
     return WATERMARKED if name.startswith("event time, keep last") else {}
 
 
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("name", CASES)
-def test_equal_rows_keep_the_order_of_their_arrival(name: str, tmp_path: Path) -> None:
+def test_equal_rows_keep_the_order_of_their_arrival(name: str, seed: int, tmp_path: Path) -> None:
     sql, model = CASES[name]
-    for seed in range(4):
-        topic = Topic(World(tmp_path / str(seed), random.Random(f"{name} {seed}")))
-        query = plan_query(sql, more=_views(name))
-        kept, once = Kept(topic.world, query, runner=_Several()), Kept(topic.world, query, "once", runner=_Several())
-        for _ in range(4):
-            topic.grow(topic.world.rng.randrange(1, 30))
-            kept.advance()
-            assert same_rows(kept.last_rows(), model(topic)), seed
-        once.advance()
-        assert same_rows(once.last_rows(), model(topic)), seed
-        head = kept.store.head()
-        assert head is not None
-        compact(kept.store, applied_everywhere=head.batch)
-        topic.grow(10)
+    topic = Topic(World(tmp_path / str(seed), random.Random(f"{name} {seed}")))
+    query = plan_query(sql, more=_views(name))
+    kept, once = Kept(topic.world, query, runner=_Several()), Kept(topic.world, query, "once", runner=_Several())
+    for _ in range(4):
+        topic.grow(topic.world.rng.randrange(1, 30))
         kept.advance()
         assert same_rows(kept.last_rows(), model(topic)), seed
+    once.advance()
+    assert same_rows(once.last_rows(), model(topic)), seed
+    head = kept.store.head()
+    assert head is not None
+    compact(kept.store, applied_everywhere=head.batch)
+    topic.grow(10)
+    kept.advance()
+    assert same_rows(kept.last_rows(), model(topic)), seed
 
 
 def test_a_column_without_watermark_keeps_the_first_of_equal_rows(tmp_path: Path) -> None:
@@ -224,45 +225,45 @@ def test_a_rebuild_gives_what_was_there(tmp_path: Path) -> None:
     assert same_rows(kept.last_rows(), topic.first(2, _nothing, latest=True))
 
 
-def test_first_and_last_values_are_those_of_the_records_of_all_partitions(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", seeds(4))
+def test_first_and_last_values_are_those_of_the_records_of_all_partitions(seed: int, tmp_path: Path) -> None:
     """No task that reads a part of the records decides between partitions."""
     sql = "SELECT uid, FIRST_VALUE(page) AS f, LAST_VALUE(page) AS l FROM views WHERE page IS NOT NULL GROUP BY uid"
-    for seed in range(4):
-        topic = Topic(World(tmp_path / str(seed), random.Random(seed)))
-        kept = Kept(topic.world, plan_query(sql), runner=_Several())
-        for _ in range(3):
-            topic.grow(40)
-            kept.advance()
-            written = replace(topic, batches=[[row for row in batch if row["page"]] for batch in topic.batches])
-            ends = (written.first(1, _nothing, latest=latest) for latest in (False, True))
-            first, last = ({uid: page for uid, page, _, _ in found} for found in ends)
-            assert {uid: (one, other) for uid, one, other in kept.result()} == {u: (first[u], last[u]) for u in first}
+    topic = Topic(World(tmp_path / str(seed), random.Random(seed)))
+    kept = Kept(topic.world, plan_query(sql), runner=_Several())
+    for _ in range(3):
+        topic.grow(40)
+        kept.advance()
+        written = replace(topic, batches=[[row for row in batch if row["page"]] for batch in topic.batches])
+        ends = (written.first(1, _nothing, latest=latest) for latest in (False, True))
+        first, last = ({uid: page for uid, page, _, _ in found} for found in ends)
+        assert {uid: (one, other) for uid, one, other in kept.result()} == {u: (first[u], last[u]) for u in first}
 
 
-def test_the_last_upsert_is_that_of_all_partitions(tmp_path: Path) -> None:
-    for seed in range(4):
-        world = World(tmp_path / str(seed), rng := random.Random(seed))
-        kept = Kept(world, plan_query("SELECT id, age FROM users WHERE age >= 0"), runner=_Several())
-        counted = Kept(world, plan_query("SELECT age, COUNT(*) AS n FROM users GROUP BY age"), "n", runner=_Several())
-        held: dict[int, int] = {}
-        ends = [0, 0, 0]
-        for _ in range(3):
-            batch = []
-            for _ in range(40):
-                partition, key = rng.randrange(3), rng.randrange(6)
-                system = {
-                    rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: partition, rows.ROW: 0,
-                    rows.OFFSET: ends[partition], rows.TIMESTAMP: START + timedelta(seconds=rng.randrange(8)),
-                }  # fmt: skip
-                ends[partition] += 1
-                batch.append({**random_row("users", rng), "id": key, "age": rng.randrange(90), **system})
-            shuffled = list(batch)
-            rng.shuffle(shuffled)
-            world.write("users", shuffled)
-            for key in {item["id"] for item in batch}:
-                last = {item[rows.PARTITION]: item for item in batch if item["id"] == key}
-                held[key] = max(last.values(), key=lambda item: (item[rows.TIMESTAMP], item[rows.PARTITION]))["age"]
-            for query in (kept, counted):
-                query.advance()
-            assert dict(kept.last_rows()) == held
-            assert dict(counted.result()) == Counter(held.values())
+@pytest.mark.parametrize("seed", seeds(4))
+def test_the_last_upsert_is_that_of_all_partitions(seed: int, tmp_path: Path) -> None:
+    world = World(tmp_path / str(seed), rng := random.Random(seed))
+    kept = Kept(world, plan_query("SELECT id, age FROM users WHERE age >= 0"), runner=_Several())
+    counted = Kept(world, plan_query("SELECT age, COUNT(*) AS n FROM users GROUP BY age"), "n", runner=_Several())
+    held: dict[int, int] = {}
+    ends = [0, 0, 0]
+    for _ in range(3):
+        batch = []
+        for _ in range(40):
+            partition, key = rng.randrange(3), rng.randrange(6)
+            system = {
+                rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "users", rows.PARTITION: partition, rows.ROW: 0,
+                rows.OFFSET: ends[partition], rows.TIMESTAMP: START + timedelta(seconds=rng.randrange(8)),
+            }  # fmt: skip
+            ends[partition] += 1
+            batch.append({**random_row("users", rng), "id": key, "age": rng.randrange(90), **system})
+        shuffled = list(batch)
+        rng.shuffle(shuffled)
+        world.write("users", shuffled)
+        for key in {item["id"] for item in batch}:
+            last = {item[rows.PARTITION]: item for item in batch if item["id"] == key}
+            held[key] = max(last.values(), key=lambda item: (item[rows.TIMESTAMP], item[rows.PARTITION]))["age"]
+        for query in (kept, counted):
+            query.advance()
+        assert dict(kept.last_rows()) == held
+        assert dict(counted.result()) == Counter(held.values())

@@ -64,6 +64,7 @@ POINTS = {
 }
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 @pytest.mark.timeout(600)
 def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,6 +88,7 @@ def spoil(stack: Stack) -> None:
     odps.execute_sql(f"UPDATE {stack.table} SET id = -1 WHERE id = 2")
 
 
+@pytest.mark.soak
 @pytest.mark.usefixtures("spark")
 def test_every_destination_takes_and_compares_them(stack: Stack) -> None:
     (stack.project / "users.sql").write_text(DDL.format(topic=stack.topic, table=stack.table), "utf-8")

@@ -142,6 +142,7 @@ def run(stack: Stack, job: str, *, local: bool, config: Any = None) -> None:
     ]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_columns_with_the_names_of_internal_ones_go_through_every_step(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -59,6 +59,7 @@ def sync(stack: Stack, instance: dg.DagsterInstance) -> None:
     assert checks_of(done)[CHECK]
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("connector", ["upsert-kafka", "kafka"])
 def test_rows_of_a_key_stay_in_their_partitions_within_a_batch_and_between_batches(
     stack: Stack, connector: str

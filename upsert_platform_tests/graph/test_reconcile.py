@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import dagster as dg
+import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
@@ -63,6 +64,7 @@ def command(stack: Stack, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     return done.exit_code, [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.soak
 def test_a_hundred_spoiled_rows_of_each_kind_are_found_and_exactly_those_are_written(stack: Stack) -> None:
     stack.produce(stack.users.first_wave(600))
     with dg.DagsterInstance.ephemeral() as instance:

@@ -11,6 +11,7 @@ from upsert_platform_tests.graph.test_reconcile import EACH, command, repair, sp
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+@pytest.mark.soak
 def test_a_hundred_spoiled_rows_of_each_kind_in_partitions_are_found_and_exactly_those_are_written(
     stack: Stack,
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
@@ -31,6 +32,7 @@ def status(stack: Stack) -> tuple[int, dict[str, str]]:
     return done.exit_code, {row["table"]: row["error"] for row in json.loads(done.stdout)["tables"]}
 
 
+@pytest.mark.soak
 def test_tables_are_refused_in_every_run_and_lose_nothing(stack: Stack, tmp_path: Path) -> None:
     (stack.project / "regions.sql").write_text(REGIONS.format(topic=f"{stack.topic}-regions"), "utf-8")
     stack.produce(stack.users.first_wave(60))

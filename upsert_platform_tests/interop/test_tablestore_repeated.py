@@ -112,6 +112,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHandle]:
         yield server
 
 
+@pytest.mark.soak
 @pytest.mark.systems
 def test_a_program_of_the_java_sdk_sees_the_same_in_every_run(
     tablestore_java: Java, tablestore: ServerHandle, fresh: ServerHandle

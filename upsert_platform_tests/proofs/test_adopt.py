@@ -55,6 +55,7 @@ def commit(stack: Stack, topic: str, ends: dict[int, int]) -> str:
     return group
 
 
+@pytest.mark.soak
 def test_topics_that_a_stopped_job_wrote(
     stack: Stack, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

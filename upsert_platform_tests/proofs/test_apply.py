@@ -153,6 +153,7 @@ def test_a_plan_is_carried_out_exactly_and_once(edited: Edited) -> None:
     edited.check()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("place", ["before the rows are written", "behind the first table"])
 def test_an_apply_that_was_killed_goes_on(edited: Edited, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     plan, calls = edited.plan(), 0

@@ -109,6 +109,7 @@ def existing(values: dict[int, str | None]) -> dict[int, str | None]:
 STRICT = {"value.json.fail-on-missing-field": "true", "value.fields-include": "ALL"}
 
 
+@pytest.mark.soak
 def test_no_replay_makes_an_older_value_win(topic: Topic) -> None:
     """Clocks go back, keys are in two partitions, batches follow each other; part of the records do not decode."""
     chance = random.Random(11)

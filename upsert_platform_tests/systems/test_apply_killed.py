@@ -19,7 +19,7 @@ from upsert_platform_tests.proofs.test_apply import TOTALS, Edited, results
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.systems, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.soak, pytest.mark.systems, pytest.mark.timeout(1500)]
 
 STEPS = ("is computed anew", "writing the rows of 'copied'", "writing the rows of 'totals'", "writing table 'added'")
 """Beginnings of lines that the command shows, at which it is killed."""

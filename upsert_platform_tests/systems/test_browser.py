@@ -101,7 +101,8 @@ def _wait(page: Page, address: str, server: subprocess.Popen[bytes]) -> None:
         try:
             page.goto(f"{address}/asset-groups")
         except Exception as error:  # noqa: BLE001 - Playwright has one class for all, told apart by its text
-            assert "ERR_CONNECTION_REFUSED" in str(error)
+            # The browser itself loads a page again that was refused.
+            assert "ERR_CONNECTION_REFUSED" in str(error) or "interrupted by another navigation" in str(error)
             page.wait_for_timeout(SECONDS)
         else:
             return

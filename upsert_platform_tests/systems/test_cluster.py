@@ -79,6 +79,7 @@ def test_sync_query_and_stream_with_a_packed_interpreter(
     assert len(cluster.unpacked()) > unpacked  # the stream's executors did the work
 
 
+@pytest.mark.soak
 def test_an_executor_that_is_killed_in_each_step_changes_nothing(clustered: Clustered, cluster: SparkCluster) -> None:
     clustered.declare_all(source=", 'batch.max-records' = '2000'")
     clustered.produce(clustered.users.first_wave(6000))
@@ -88,6 +89,7 @@ def test_an_executor_that_is_killed_in_each_step_changes_nothing(clustered: Clus
     assert {"changelogs__users", "tables__users_serving", "tables__users_warehouse"} <= set(disturber.hit)
 
 
+@pytest.mark.soak
 def test_a_worker_that_is_killed_and_replaced_changes_nothing(clustered: Clustered, cluster: SparkCluster) -> None:
     clustered.declare_all(source=", 'batch.max-records' = '2000'")
     clustered.produce(clustered.users.first_wave(6000))

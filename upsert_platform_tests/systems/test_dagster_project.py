@@ -236,6 +236,7 @@ INSERT INTO open_orders SELECT * FROM orders WHERE state = 'open';
 REASON = "'no.such.option'"
 
 
+@pytest.mark.soak
 def test_of_a_project_with_a_broken_table_that_one_alone_is_red(
     variables: Mapping[str, str], make_topic: Callable[..., str], tmp_path: Path
 ) -> None:

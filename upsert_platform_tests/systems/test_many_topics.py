@@ -21,7 +21,7 @@ from upsert_platform.graph.sensors import new_offsets_sensor
 from upsert_platform.local.kafka import Broker, start_broker
 from upsert_platform.sync.binding import bind, load
 
-pytestmark = [pytest.mark.systems, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.systems, pytest.mark.timeout(600)]
 TOPICS, PARTITIONS = 500, 4
 AT_ONCE = 50
 """Topics of one request: a controller that makes hundreds misses its broker's heartbeats."""

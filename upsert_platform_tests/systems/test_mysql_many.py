@@ -18,7 +18,7 @@ from upsert_platform_tests.systems.servers import ONLY_MYSQL, Kind, server_of
 from upsert_platform_tests.systems.test_mysql_silences import NOBODY
 from upsert_platform_tests.systems.test_mysql_spool import _bytes_sent
 
-pytestmark = [pytest.mark.systems, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.soak, pytest.mark.systems, pytest.mark.timeout(300)]
 
 TABLES = 300
 READ = 30

@@ -14,7 +14,7 @@ import pytest
 
 from upsert_platform_tests.systems.installed import CHECKOUT, locked
 
-pytestmark = [pytest.mark.systems, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.soak, pytest.mark.systems, pytest.mark.timeout(600)]
 
 LATER = ("dagster-rest-resources",)
 """Packages of the lock that came later in the range; older ones do without."""

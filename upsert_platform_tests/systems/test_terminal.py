@@ -163,6 +163,7 @@ def lines(printed: str) -> list[str]:
     return found
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("columns", [80, 120])
 def test_every_table_fits_its_terminal(terminal: Terminal, columns: int) -> None:
     wrong = {}

@@ -233,5 +233,6 @@ def _shown(first: RefusedRecord, sink: ConnectSink, *, others: int) -> str:
     return (
         f"record {first.record.place} with {shown} cannot be written{more}: {reason}. The records before it in"
         " its partition are written, and no batch is recorded as applied: mend the cause, or set"
-        f" '{sink.failures.option_of(first.error)}' = 'all' to keep such records aside"
+        f" '{sink.failures.option_of(first.error)}' = 'all' to keep such records aside (with 'failure.handling.policy',"
+        " that one to 'continue')"
     )
