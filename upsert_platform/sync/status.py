@@ -168,6 +168,9 @@ def _with_delay(found: _Found[TableStatus], target: Target, read: Sequence[_Foun
 
 def new_places() -> threading.Semaphore:
     """Return the semaphore that bounds concurrent looks."""
+    # Its modules import each other: two threads that load it at once can end in an error about a deadlock.
+    import deltalake  # noqa: F401
+
     return threading.Semaphore(_AT_ONCE)
 
 

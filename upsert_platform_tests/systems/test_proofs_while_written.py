@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.proofs.copying import prove_while_written
 
-pytestmark = pytest.mark.systems
+pytestmark = [pytest.mark.systems, pytest.mark.timeout(900)]
 
 
 def test_no_row_is_named_while_both_topics_are_written(
