@@ -247,7 +247,10 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
         failed = [name for name, passed in item.checks.items() if not passed]
         checks = "step failed" if item.failed else f"FAILED: {', '.join(failed)}" if failed else ""
         if not checks and item.checks:
-            checks = f"{len(item.checks)} passed"
+            warned = sum(name in item.reasons for name in item.checks)  # none failed, so these only warn
+            passed = len(item.checks) - warned
+            shares = (f"{count} {verdict}" for count, verdict in ((passed, "passed"), (warned, "warned")) if count)
+            checks = ", ".join(shares)
         style = "red" if item.failed or failed else ""
         table.add_row(item.asset, *cells, shown_aside, str(counts.get("lag", "")), checks, style=style)
     console = console_for(table)

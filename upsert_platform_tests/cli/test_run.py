@@ -37,7 +37,9 @@ def users_written():
 @dg.asset_check(asset=users_written)
 def equal():
     told = "2 rows differ: 'upsert-platform reconcile users' writes them"
-    return dg.AssetCheckResult(passed=not os.environ.get("DIFFERS"), description=told)
+    severity = dg.AssetCheckSeverity.WARN if os.environ.get("WARNS") else dg.AssetCheckSeverity.ERROR
+    passed = not (os.environ.get("DIFFERS") or os.environ.get("WARNS"))
+    return dg.AssetCheckResult(passed=passed, severity=severity, description=told)
 
 @dg.asset_check(asset=users_written)
 def costly():
@@ -111,6 +113,16 @@ def test_table_runs_what_it_is_made_of_and_the_checks_of_the_job_alone(folder: P
     assert "1 passed" in done.stdout
     [run] = runs(folder)
     assert materialised(folder, run.run_id) == {"users_read", "users_written"}
+
+
+def test_a_check_that_warns_is_not_counted_among_those_that_passed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WARNS", "1")
+    done = call("sync", "users_serving")
+    assert done.exit_code == 0, done.output
+    row = next(line for line in done.stdout.splitlines() if line.startswith("users_written  "))
+    assert row.rstrip().endswith("1 warned")
 
 
 @pytest.mark.parametrize(
