@@ -122,8 +122,8 @@ def ends_of_batches(accounts: Mapping[int, Iterable[RangeAccount]]) -> dict[int,
     found: dict[int, dict[tuple[str, int], int]] = {}
     for batch, items in sorted(accounts.items()):
         for item in items:
-            # Replays and erasures are accounted for in partition -1 of a topic of their own: they read no offset.
-            if item.partition >= 0:
+            # What reads no offset is accounted for under a name in parentheses: replays, erasures, batches of queries.
+            if item.partition >= 0 and not item.topic.startswith("("):
                 # Of a partition that was read in several ranges, these come in any order.
                 place = item.topic, item.partition
                 ends[place] = max(item.end, ends.get(place, 0))

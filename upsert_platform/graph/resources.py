@@ -242,6 +242,11 @@ class PlatformResource(HoldsSecrets):
         return self.lake.root
 
     @property
+    def has_servers(self) -> bool:
+        """Return whether its topics and tables are on servers, which whoever proves them asks."""
+        return True
+
+    @property
     def lake(self) -> Lake:
         """The lake."""
         return self.storage.lake(self.home)

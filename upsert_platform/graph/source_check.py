@@ -10,7 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from upsert_platform.core.error_catalogue import shown
-from upsert_platform.core.errors import TopicError
+from upsert_platform.core.errors import TopicError, UpsertPlatformError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
@@ -20,7 +20,7 @@ from upsert_platform.graph.jobs import PROVE, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.rebuild import REBUILD
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.graph.standing import open_result, standing_or_open
+from upsert_platform.graph.standing import is_proven_at_once, open_result, standing_result
 from upsert_platform.proofs.database import DatabaseProof, prove_database
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.inputs import NotProvableError
@@ -66,7 +66,10 @@ class ProveConfig(dg.Config):
 
 
 def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
-    """Only in runs that ask for it: job `prove`, or the check by itself. Reads the topics and the table as a whole."""
+    """In runs that ask for it, job `prove` or the check by itself, and on Spark in the first run of a small table.
+
+    Reads the topics and the table as a whole.
+    """
     key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
@@ -86,15 +89,21 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
     def check(
         context: dg.AssetCheckExecutionContext, config: ProveConfig, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
-        if not is_asked_for(context.run):
-            told = f"not proven: execute this check alone, or job '{names.named(PROVE)}'"
-            yield standing_or_open(context, dg.AssetCheckKey(key, keys.CHECK_SOURCE), mark="proven_through", open_=told)
+        this, asked = dg.AssetCheckKey(key, keys.CHECK_SOURCE), is_asked_for(context.run)
+        standing = None if asked else standing_result(context, this, mark="proven_through")
+        if standing is not None:
+            yield standing
             return
         with told_plainly():
             spark.refuse_wrong(platform)
-            binding = platform.binding()
+            binding = platform.sound()
             bound = binding.targets[target.name]
             source = _source_of(bound, config)
+            # Without a session, which a run of this process' own work does not open, nothing is proven in passing.
+            in_passing = not spark.most_local_rows() and source != DATABASE
+            if not asked and not (in_passing and is_proven_at_once(context, bound, platform)):
+                yield open_result(this, f"not proven: execute this check alone, or job '{names.named(PROVE)}'")
+                return
             if source == DATABASE:
                 yield _proven_by_database(target, _compare_database(context, config, platform, spark, bound), names)
                 return
@@ -107,9 +116,11 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                 else:
                     at = At.parse(config.at) if config.at is not None else None
                     found = prove(spark.spark_session, bound, binding, platform.lake, at=at, settle=settle, tell=tell)
-            except NotProvableError as error:
+            except UpsertPlatformError as error:
+                if asked and not isinstance(error, NotProvableError):
+                    raise  # in passing it is no fault of what the run wrote
                 told = f"not proven: {shown(error)}; 'check.equals-source' = 'off' of the table leaves this check out"
-                yield open_result(dg.AssetCheckKey(key, keys.CHECK_SOURCE), told)
+                yield open_result(this, told)
                 return
         yield _proven(target, bound.source.table.name, found, names)
 

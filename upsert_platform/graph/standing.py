@@ -1,6 +1,7 @@
-"""Results of checks that a run plans and does not carry out: a proof costs too much for every run.
+"""Results of proofs in runs that ask for none: a proof costs too much for every run.
 
-Each planned check yields, or Dagster shows it as skipped, and as failed in a run that fails elsewhere.
+Each planned check yields, or Dagster shows it as skipped, and as failed in a run that fails elsewhere. The last result
+stands; where there is none, a small table is proven at once, and of a larger one a warning says what would prove it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,13 @@ from typing import Final
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
+from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.sync.binding import Target, changelog_of
+
+AT_ONCE_ROWS: Final = 10_000
+"""Rows of a changelog up to which the first run of a table proves it."""
+AT_ONCE_ASSETS: Final = 24
+"""Assets of a run up to which it proves its small tables: those of more would take minutes together."""
 _ENDED: Final = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 _STANDS: Final = "the last result stands, this run compared nothing"
 
@@ -30,20 +38,19 @@ def open_result(key: dg.AssetCheckKey, told: str) -> dg.AssetCheckResult:
     )
 
 
-def standing_or_open(
-    context: dg.AssetCheckExecutionContext, key: dg.AssetCheckKey, *, mark: str, open_: str
-) -> dg.AssetCheckResult:
-    """Return the last result in which a check compared something, with ``new: false``, or `open_result` without one.
+def standing_result(
+    context: dg.AssetCheckExecutionContext, key: dg.AssetCheckKey, *, mark: str
+) -> dg.AssetCheckResult | None:
+    """Return the last result in which a check compared something, with ``new: false``; None without one.
 
     Args:
         mark: metadata that only such a result has.
-        open_: what is said where there is none.
     """
     storage = context.op_execution_context.instance.event_log_storage
     records = storage.get_asset_check_execution_history(key, limit=1, status=_ENDED)
     last = records[0].evaluation if records else None
     if last is None or mark not in last.metadata:
-        return open_result(key, open_)
+        return None
     told = last.description or ""
     return dg.AssetCheckResult(
         check_name=key.name,
@@ -53,3 +60,13 @@ def standing_or_open(
         metadata={**last.metadata, "new": False},
         description=told if told.startswith(_STANDS) else f"{_STANDS}: {told}" if told else _STANDS,
     )
+
+
+def is_proven_at_once(context: dg.AssetCheckExecutionContext, target: Target, platform: PlatformResource) -> bool:
+    """Return whether a run that asks for no proof carries it out all the same, since it takes a moment."""
+    layer = context.op_execution_context.job_def.asset_layer
+    if not platform.has_servers or len(list(layer.executable_asset_keys)) > AT_ONCE_ASSETS:
+        return False
+    store = changelog_of(target.source, platform.lake)
+    head = store.head()
+    return head is not None and store.about_rows(upto=head.batch) <= AT_ONCE_ROWS

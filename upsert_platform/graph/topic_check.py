@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import dagster as dg
 
+from upsert_platform.core.error_catalogue import shown as shown_error
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
@@ -15,7 +17,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
-from upsert_platform.graph.standing import open_result, standing_or_open
+from upsert_platform.graph.standing import is_proven_at_once, open_result, standing_result
 from upsert_platform.sync.audit import Audit, audit_or_reason
 
 _REMEDY = (
@@ -25,7 +27,10 @@ _REMEDY = (
 
 
 def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
-    """Only in runs that ask for it: job `audit`, or the check by itself. Reads the whole topic, and needs no JVM."""
+    """In runs that ask for it, job `audit` or the check by itself, and in the first run of a small table.
+
+    Reads the whole topic, and needs no JVM.
+    """
     key = names.destination_key(target.name)
 
     @dg.multi_asset_check(
@@ -43,16 +48,26 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     )
     @names.bound
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        if not is_asked_for(context.run):
-            told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
-            yield standing_or_open(context, dg.AssetCheckKey(key, keys.CHECK_TOPIC), mark="equal_rows", open_=told)
+        this, asked = dg.AssetCheckKey(key, keys.CHECK_TOPIC), is_asked_for(context.run)
+        standing = None if asked else standing_result(context, this, mark="equal_rows")
+        if standing is not None:
+            yield standing
             return
         with told_plainly():
             bound = platform.sound().targets[target.name]
-            found = audit_or_reason(bound, platform.lake)
+            if not asked and not is_proven_at_once(context, bound, platform):
+                told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
+                yield open_result(this, told)
+                return
+            try:
+                found = audit_or_reason(bound, platform.lake)
+            except UpsertPlatformError as error:
+                if asked:
+                    raise
+                found = shown_error(error)  # in passing: it is no fault of what the run wrote
         if isinstance(found, str):
             told = f"not judged: {found}; 'check.equals-topic' = 'off' of the table leaves this check out"
-            yield open_result(dg.AssetCheckKey(key, keys.CHECK_TOPIC), told)
+            yield open_result(this, told)
             return
         yield _judged(target, bound.source.table.name, found, names)
 

@@ -19,6 +19,11 @@ class MemoryPlatform(PlatformResource):
 
     _systems: Any = PrivateAttr(default=None)
 
+    @property
+    def has_servers(self) -> bool:
+        """Return False: what proves tables has nobody to ask."""
+        return False
+
     def _bound(self) -> Binding:
         lake = self.lake
         project, problems = load(

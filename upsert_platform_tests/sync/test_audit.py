@@ -96,7 +96,12 @@ def test_tables_without_one_value_per_key_are_refused(tmp_path: Path) -> None:
 def test_a_batch_ends_where_the_last_of_its_ranges_does() -> None:
     """A partition that is read in several ranges is accounted for in any order."""
     accounts = {
-        2: [RangeAccount("t", 0, 9, 12), RangeAccount("t", 0, 5, 9), RangeAccount("(quarantine)", -1, 0, 7)],
+        2: [
+            RangeAccount("t", 0, 9, 12),
+            RangeAccount("t", 0, 5, 9),
+            RangeAccount("(quarantine)", -1, 0, 7),
+            RangeAccount("(query)", 0, 0, 7),
+        ],
         1: [RangeAccount("t", 0, 0, 5), RangeAccount("t", 1, 0, 3)],
     }
     assert ends_of_batches(accounts) == {1: {("t", 0): 5, ("t", 1): 3}, 2: {("t", 0): 12, ("t", 1): 3}}

@@ -29,7 +29,6 @@ pytestmark = [pytest.mark.systems, pytest.mark.timeout(1200)]
 SECONDS = 1000.0
 """Of the waits of the browser, in milliseconds."""
 SCHEMES = ("light", "dark")
-PROOFS = {"equals_source", "equals_topic"}
 """Checks of tables that *Materialize all* leaves out: they warn, since nothing was compared."""
 QUERY = """{ assetNodes { assetKey { path } assetMaterializations(limit: 9) { timestamp }
   assetChecksOrError { ... on AssetChecks { checks { name executionForLatestMaterialization { status } } } } } }"""
@@ -119,18 +118,14 @@ class Ui:
         return time.monotonic() - started
 
     def keep_graph(self, name: str = "project", *, passed: int = 4) -> None:
-        """The checks of so many assets are shown as they ended, light and dark; the others have failed.
-
-        Proofs of tables are left out of the run, and warn.
-        """
+        """The checks of so many assets are shown as they ended, light and dark; the others have failed."""
         for scheme in SCHEMES:
             page = self.page("asset-groups", scheme)
             expect(page.get_by_text("changelogs", exact=True).first).to_be_visible(timeout=60 * SECONDS)
             page.wait_for_timeout(2 * SECONDS)
             page.keyboard.press("Alt+KeyE")  # expands all groups
             if passed == 4:
-                for text in ("4 / 4 Passed", "2 / 4 Passed"):  # of changelogs, of tables
-                    expect(page.get_by_text(text)).to_have_count(2, timeout=60 * SECONDS)
+                expect(page.get_by_text("4 / 4 Passed")).to_have_count(4, timeout=60 * SECONDS)
             expect(page.get_by_text("Failed", exact=True)).to_have_count(4 - passed, timeout=60 * SECONDS)
             page.screenshot(path=self.shots / f"{name}-{scheme}.png")
             page.close()
@@ -204,14 +199,15 @@ def test_the_page_leads_from_an_empty_folder_to_a_green_graph(installed: Install
             came_up(address, server)
             with browsing(address, shots) as ui:
                 seconds = ui.materialise_all()
-                assert seconds < 60, f"{seconds:.0f} s from the click to green"
+                # Half of it where nothing else runs: other tests share the cores.
+                assert seconds < 120, f"{seconds:.0f} s from the click to green"
                 found = ui.states()
                 assert len(found) == 6
                 for key, (times, checks) in found.items():
                     if not key.startswith("topics/"):
                         assert len(times) == 1, key
-                        open_ = PROOFS if key.startswith("tables/") else set()
-                        assert {name for name, status in checks.items() if status != "SUCCEEDED"} == open_, key
+                        assert len(checks) == 4, key
+                        assert set(checks.values()) == {"SUCCEEDED"}, key
                 ui.keep_graph()
                 printed = shell.type(commands)
                 assert "no error" in printed
