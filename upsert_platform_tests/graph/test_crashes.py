@@ -93,6 +93,7 @@ def test_runs_that_end_in_the_middle_are_made_good_by_the_next(stack: Stack, mon
     assert sum(account.records for ranges in accounts.values() for account in ranges) == stack.users.produced
 
 
+@pytest.mark.soak
 @pytest.mark.systems
 @pytest.mark.timeout(600)
 def test_killed_processes_are_made_good_by_the_next(stack: Stack) -> None:
@@ -121,6 +122,7 @@ def kill_during_sync(stack: Stack, seconds: float) -> bool:
         return alive
 
 
+@pytest.mark.soak
 @pytest.mark.systems
 @pytest.mark.timeout(600)
 def test_two_syncs_at_once_end_equal_and_none_interleaves(stack: Stack) -> None:

@@ -234,6 +234,7 @@ def test_a_key_of_two_columns_is_erased_from_two_tables_once_nobody_else_writes_
     assert files_with(stack.lake, "bert-1-met") != []
 
 
+@pytest.mark.soak
 @pytest.mark.systems
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", [0, 1, 2])

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pytest
 from pyspark.sql import SparkSession
@@ -111,3 +112,13 @@ def follow(spark: SparkSession, server: Server, schema: str, tmp_path: Path) -> 
         return Followed(spark, server, schema, name, tmp_path, given)
 
     return made
+
+
+_ON_MYSQL: Final = ("test_mysql_pipeline.py", "test_mysql_proofs.py")
+"""Files whose tests are whole runs: on MySQL in each run, on MariaDB, whose log the others read, in `make soak`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name in _ON_MYSQL and "[mariadb" in item.name:
+            item.add_marker(pytest.mark.soak)

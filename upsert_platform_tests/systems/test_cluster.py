@@ -46,6 +46,7 @@ def clustered(
     return project_on(cluster, installed, s3_server, tmp_path, variables, topic)
 
 
+@pytest.mark.soak
 def test_sync_query_and_stream_with_a_packed_interpreter(
     clustered: Clustered, cluster: SparkCluster, archive: Path
 ) -> None:

@@ -180,6 +180,7 @@ def _nothing_new_leaves_everything_green(shell: Shell, ui: Ui, found: dict[str, 
     assert ui.states() == found  # no materialisation, and each check has its result
 
 
+@pytest.mark.soak
 def test_the_page_leads_from_an_empty_folder_to_a_green_graph(installed: Installed, tmp_path: Path) -> None:
     create, scaffold, servers, dev, commands, down = blocks()
     shots = Path(os.environ.get("UPSERT_SCREENSHOTS", tmp_path / "shots"))

@@ -13,6 +13,7 @@ from upsert_platform_tests.proofs.copying import prove_while_written
 pytestmark = [pytest.mark.systems, pytest.mark.timeout(900)]
 
 
+@pytest.mark.soak
 def test_no_row_is_named_while_both_topics_are_written(
     stack: Stack, spark: SparkSession, make_topic: Callable[..., str]
 ) -> None:
