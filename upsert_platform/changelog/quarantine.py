@@ -66,9 +66,10 @@ class NothingDecoded:
     def told(self, table: str) -> str:
         """Return what happened and what to do, in words."""
         return (
-            f"table '{table}' stays empty: none of its records can be read, {self.records} are in quarantine. The"
-            f" first: {self.reason}. Correct the declaration, then 'upsert-platform quarantine replay {table}' and"
-            f" 'upsert-platform sync'; where a type or the key has to change, 'upsert-platform reset {table}'"
+            f"table '{table}' stays empty: none of its records can be read, {self.records} are in quarantine, as"
+            f" 'upsert-platform quarantine show {table}' shows. The first: {self.reason}. Correct the declaration, then"
+            f" 'upsert-platform quarantine replay {table}' and 'upsert-platform sync'; where a type or the key has to"
+            f" change, 'upsert-platform reset {table}'"
         )
 
 

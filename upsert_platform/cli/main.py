@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from upsert_platform.cli.next_step import for_typed_project, next_step
+from upsert_platform.cli.next_step import for_typed_project, next_step, with_typed_project
 from upsert_platform.core.errors import UpsertPlatformError
 
 # Command name to where it is defined: a command is imported when it is run, so that each starts quickly.
@@ -84,14 +84,14 @@ class _Commands(click.Group):
             from upsert_platform.core.error_catalogue import identified
 
             command = next_step(error)
-            text = identified(error)
+            text = with_typed_project(identified(error))
             raise click.ClickException(f"{text}\nnext: {for_typed_project(command)}" if command else text) from error
         except click.ClickException as error:
             if type(error) is not click.ClickException:
                 raise  # click shows the usage with it
             from upsert_platform.core.error_catalogue import identified
 
-            raise click.ClickException(identified(error)) from error
+            raise click.ClickException(with_typed_project(identified(error))) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -66,6 +66,11 @@ def for_typed_project(command: str) -> str:
     return command
 
 
+def with_typed_project(text: str) -> str:
+    """Return a message with its commands as they are to be typed after this one."""
+    return NAMED.sub(lambda found: f"'{for_typed_project(found[1])}'", text)
+
+
 def first_named(messages: Iterable[str]) -> str:
     """Return the first command that a message names; empty if none does."""
     return next((found[1] for text in messages if (found := NAMED.search(text)) is not None), "")

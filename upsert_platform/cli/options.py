@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 110
 """Columns of a terminal from which default and origin stand in columns of their own."""
-_DEFAULT_WIDTH: Final = 22
+_DEFAULT_WIDTH: Final = 23
 _STYLES: Final = {"": "cyan", "no effect": "dim", "refused": "red"}
 
 

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.next_step import first_named, for_typed_project, project_option
+from upsert_platform.cli.next_step import first_named, for_typed_project, project_option, with_typed_project
 from upsert_platform.cli.nothing_new import show_nothing_new
 from upsert_platform.cli.text import console_for
 from upsert_platform.core.wording import counted
@@ -257,12 +257,13 @@ def _show(result: JobResult, job: str, *, seconds: float, as_json: bool) -> None
     if result.assets:
         console.print(table)
     for names, reason in result.reasons.items():
-        console.print(f"{names}: {reason}", style="red", markup=False, soft_wrap=True)
+        console.print(f"{names}: {with_typed_project(reason)}", style="red", markup=False, soft_wrap=True)
     for item in result.assets:
         for name, reason in item.reasons.items():
             if reason not in result.reasons.values():  # a step that failed for its check has said so
                 style = "yellow" if item.checks[name] else "red"
-                console.print(f"{item.asset}: {name}: {reason}", style=style, markup=False, soft_wrap=True)
+                line = f"{item.asset}: {name}: {with_typed_project(reason)}"
+                console.print(line, style=style, markup=False, soft_wrap=True)
     told = "succeeded" if result.success else "failed"
     console.print(f"{job} {told} in {seconds:.1f} s, run {result.run}", markup=False)
     command = next_command(result)

@@ -211,6 +211,11 @@ def test_topic_of_which_no_record_is_read_fails_its_run_until_one_is(
     shown = CliRunner().invoke(main, ["status", "--project", str(stack.project)])
     assert shown.exit_code == 1
     assert "table 'users' stays empty" in shown.output.replace("\n", " ")
+    shown = CliRunner().invoke(main, ["sync", "--project", str(stack.project)])
+    assert shown.exit_code == 1
+    typed = f"--project {stack.project}"
+    assert f"'upsert-platform quarantine replay users {typed}'" in shown.stdout  # commands that can be copied
+    assert shown.stdout.rstrip().endswith(f"\nnext: upsert-platform quarantine show users {typed}")
     stack.declare(warehouse=None)
     file = stack.project / "users.sql"
     file.write_text(file.read_text().replace("'key.format' = 'json'", "'key.format' = 'csv'"))

@@ -57,7 +57,11 @@ def send(java: Java, opened: Any, topic: str, pairs: Sequence[tuple[bytes | None
 
 
 def send_keys(java: Java, opened: Any, topic: str, keys: Sequence[bytes]) -> None:
-    """Sends thousands of records with empty values."""
+    """Sends thousands of records with empty values.
+
+    Open the producer without idempotence: with it, the client of 4.3.1 leaves a batch unsent about once in 25 times
+    and gives up on it after ``delivery.timeout.ms``, which only the futures tell.
+    """
     bulk = Bulk(java)
     clients, anything = "org.apache.kafka.clients.producer", "java.lang.Object"
     decode = bulk.virtual("java.util.Base64$Decoder", "decode", "[B", "java.lang.String")
@@ -152,7 +156,7 @@ def test_10_000_keys_go_to_the_partition_that_the_java_producer_picks(
     keys = sorted({b"", *(chance.randbytes(chance.randrange(1, 48)) for _ in range(10_400))})[:10_000]
     assert len(keys) == 10_000
     by_java, by_us = make_topic(partitions=PARTITIONS), make_topic(partitions=PARTITIONS)
-    with producer(kafka_java, kafka_bootstrap, linger_ms="20") as opened:
+    with producer(kafka_java, kafka_bootstrap, linger_ms="20", enable_idempotence="false") as opened:
         send_keys(kafka_java, opened, by_java, keys)
     options = {"key.format": "raw", "value.fields-include": "EXCEPT_KEY", "sink.parallelism": "2"}
     table = table_of(kafka_bootstrap, by_us, {"id": "BYTES", "name": "STRING"}, writes=True, **options)
