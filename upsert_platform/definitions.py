@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import gc
-
 import dagster as dg
+
+from upsert_platform.core.collections_off import collections_off
 
 
 def _load() -> dg.Definitions:
-    """Return the definitions. They live as long as the process: the garbage collector need not look at them."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    """Return the definitions, which live as long as the process."""
+    with collections_off(lasting=True):
         from upsert_platform.graph.build import default_platform, definitions_of
 
         return definitions_of(default_platform())
-    finally:
-        gc.freeze()
-        if collects:
-            gc.enable()
 
 
 defs = _load()

@@ -76,10 +76,17 @@ class ChangelogStore:
         self.table = table
         self.mode = mode
         self._kept: KeptTable | None = None
+        self._known: tuple[DeltaTable, int, Head] | None = None
 
     def keep_open(self) -> None:
         """From now on looks through one handle that is brought up to date: for a thread that looks every second."""
         self._kept = KeptTable(self.location)
+
+    def begin_look(self) -> None:
+        """Keep the table open, and show one version of it, the newest at the next read, up to the next call."""
+        if self._kept is None or not self._kept.in_looks:
+            self._kept = KeptTable(self.location, in_looks=True)
+        self._kept.begin_look()
 
     def _looked_at(self) -> DeltaTable | None:
         """The table as it is now, for reading alone; what commits opens it anew."""
@@ -98,9 +105,14 @@ class ChangelogStore:
         return None if delta is None else self._head_in(delta)
 
     def _head_in(self, delta: DeltaTable) -> Head:
+        version = delta.version()
+        if self._known is not None and self._known[0] is delta and self._known[1] == version:
+            return self._known[2]
         found = read_head(delta, name=self.table.name, uri=self.uri, mode=self.mode)
         if self.keeps_key:
             check_key(delta, self.table)
+        if self._kept is not None:
+            self._known = delta, version, found
         return found
 
     def check_declared(self) -> Head | None:

@@ -18,6 +18,7 @@ from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.next_step import first_named, for_typed_project, project_option, with_typed_project
 from upsert_platform.cli.nothing_new import show_nothing_new
 from upsert_platform.cli.text import console_for
+from upsert_platform.core.collections_off import collections_off
 from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
@@ -136,6 +137,11 @@ def run(job: str, module: str | None, project: Path | None, config: Path | None,
 
 
 def _location(module: str | None, project: Path | None) -> CodeLocation:
+    with collections_off(lasting=True):
+        return _loaded(module, project)
+
+
+def _loaded(module: str | None, project: Path | None) -> CodeLocation:
     from upsert_platform.changelog import lake
     from upsert_platform.graph.job_run import SHIPPED, CodeLocation, current_location
 
@@ -159,7 +165,8 @@ def _pending(
 ) -> Sequence[dg.AssetKey]:
     """Return the assets that need a run, and show why; or that nothing is new."""
     started = time.monotonic()
-    found = location.pending(job, instance=instance, assets=assets)
+    with collections_off():
+        found = location.pending(job, instance=instance, assets=assets)
     seconds = time.monotonic() - started
     if not found.assets:
         show_nothing_new(found, job, seconds=seconds, as_json=as_json)

@@ -207,7 +207,7 @@ class Look(Generic[Found]):
 def _changelog(source: Source, lake: Lake) -> _Found[ChangelogStatus]:
     def ask() -> _Found[ChangelogStatus]:
         store = changelog_of(source, lake)
-        store.keep_open()
+        store.begin_look()
         head = store.check_declared()
         nothing = nothing_decoded(store, Mask.of(source.table))
         streams = source.discover()
@@ -233,7 +233,7 @@ def _table(binding: Binding, target: Target, lake: Lake) -> _Found[TableStatus]:
 
     def ask() -> _Found[TableStatus]:
         store = changelog_of(target.source, lake)
-        store.keep_open()  # five looks at one table
+        store.begin_look()
         head = store.head()
         with closing(target.open()) as destination:
             state = destination.state()

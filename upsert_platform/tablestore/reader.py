@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.collections_off import collections_off
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.client import Client, repeat_until
@@ -82,7 +81,7 @@ def scanned_ranges(table: TablestoreTable, ranges: Sequence[str]) -> Batches:
     names = [column.name for column in table.primary_key]
     parse = page_parser()
     try:
-        with _many_objects():
+        with collections_off():
             for bounds in ranges:
                 first, last = json.loads(bounds)
                 position, end = _encoded_bound(names, first, lowest=True), _encoded_bound(names, last, lowest=False)
@@ -98,18 +97,6 @@ def scanned_ranges(table: TablestoreTable, ranges: Sequence[str]) -> Batches:
     finally:
         thread.shutdown(cancel_futures=True)
         transport.close()
-
-
-@contextmanager
-def _many_objects() -> Iterator[None]:
-    """While the cells of thousands of rows are alive, none in a cycle: collections take longer than parsing them."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _get_page(transport: Transport, table: StoredTable, start: bytes, end: bytes) -> Any:
@@ -145,7 +132,7 @@ def fetching_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
         transport = Transport(Endpoint.of(table.settings), connections=_GETS_IN_FLIGHT)
         threads = ThreadPoolExecutor(_GETS_IN_FLIGHT)
         try:
-            with _many_objects():
+            with collections_off():
                 for batch in batches:
                     keys = _keys(batch, table.primary_key)
                     step = limits.MAX_ROWS_PER_GET

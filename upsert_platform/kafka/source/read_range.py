@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
+from upsert_platform.core.collections_off import collections_off
 from upsert_platform.core.errors import RecordError
 from upsert_platform.core.masking import Mask
 from upsert_platform.kafka.modes import OnDataLoss, OnError
@@ -71,13 +71,8 @@ class RangeReader:
             EndpointError: the brokers do not answer.
         """
         counts = _Counts()
-        collecting = gc.isenabled()
-        gc.disable()  # hundreds of thousands of records are alive, none in a cycle: collections only cost
-        try:
+        with collections_off():
             yield from self._read_reduced(wanted, counts) if self._reduces else self._read_all(wanted, counts)
-        finally:
-            if collecting:
-                gc.enable()
         lost = self._lost(wanted) if self._skip_deleted and counts.records < wanted.offsets else 0
         account = RangeAccount(
             wanted.topic,
