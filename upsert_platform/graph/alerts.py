@@ -90,10 +90,10 @@ def alert_sensors(tell: Tell) -> list[dg.SensorDefinition]:
         name="alerts_of_checks",
         run_status=dg.DagsterRunStatus.SUCCESS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Tells of checks that did not pass in runs that succeeded.",
+        description="Reports checks that compared something and did not pass, in runs that succeeded.",
     )
     def checks_of_runs(context: dg.RunStatusSensorContext) -> None:
-        run, checks = context.dagster_run, tuple(_failed_checks(context.instance, context.dagster_run))
+        run, checks = context.dagster_run, tuple(_failed_checks(context.instance, context.dagster_run, standing=False))
         if checks:
             told = f"job '{run.job_name}': {'; '.join(checks[:3])}"
             tell(Alert(told, run.job_name, run.run_id, False, checks))
@@ -101,12 +101,18 @@ def alert_sensors(tell: Tell) -> list[dg.SensorDefinition]:
     return [failed_runs, checks_of_runs]
 
 
-def _failed_checks(instance: dg.DagsterInstance, run: dg.DagsterRun) -> Iterator[str]:
+def _failed_checks(instance: dg.DagsterInstance, run: dg.DagsterRun, *, standing: bool = True) -> Iterator[str]:
+    """Yield the checks of a run that did not pass.
+
+    Args:
+        standing: also those of which an earlier result stands, or that nothing has compared yet (metadata `new`).
+    """
     found = instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.ASSET_CHECK_EVALUATION)
     for record in found.records:
         event = record.event_log_entry.dagster_event
         check = None if event is None else event.asset_check_evaluation_data
-        if check is not None and not check.passed:
+        new = None if check is None else check.metadata.get("new")
+        if check is not None and not check.passed and (standing or new is None or new.value is not False):
             of = f"{check.severity.value.lower()} {check.check_name} of {check.asset_key.to_user_string()}"
             yield f"{of}: {check.description}" if check.description else of
 

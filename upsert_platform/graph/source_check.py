@@ -91,7 +91,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
     ) -> Iterator[dg.AssetCheckResult]:
         this, asked = dg.AssetCheckKey(key, keys.CHECK_SOURCE), is_asked_for(context.run)
         standing = None if asked else standing_result(context, this, mark="proven_through")
-        if standing is not None:
+        if standing is not None and standing.passed:
             yield standing
             return
         with told_plainly():
@@ -102,7 +102,8 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
             # Without a session, which a run of this process' own work does not open, nothing is proven in passing.
             in_passing = not spark.most_local_rows() and source != DATABASE
             if not asked and not (in_passing and is_proven_at_once(context, bound, platform)):
-                yield open_result(this, f"not proven: execute this check alone, or job '{names.named(PROVE)}'")
+                told = f"not proven: execute this check alone, or job '{names.named(PROVE)}'"
+                yield standing or open_result(this, told)
                 return
             if source == DATABASE:
                 yield _proven_by_database(target, _compare_database(context, config, platform, spark, bound), names)

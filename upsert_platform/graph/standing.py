@@ -1,7 +1,8 @@
 """Results of proofs in runs that ask for none: a proof costs too much for every run.
 
 Each planned check yields, or Dagster shows it as skipped, and as failed in a run that fails elsewhere. The last result
-stands; where there is none, a small table is proven at once, and of a larger one a warning says what would prove it.
+stands; where there is none, or one that did not pass, a small table is proven at once: somebody may have repaired it.
+Of a larger one without a result a warning says what would prove it.
 """
 
 from __future__ import annotations

@@ -50,14 +50,14 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecks
     def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         this, asked = dg.AssetCheckKey(key, keys.CHECK_TOPIC), is_asked_for(context.run)
         standing = None if asked else standing_result(context, this, mark="equal_rows")
-        if standing is not None:
+        if standing is not None and standing.passed:
             yield standing
             return
         with told_plainly():
             bound = platform.sound().targets[target.name]
             if not asked and not is_proven_at_once(context, bound, platform):
                 told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
-                yield open_result(this, told)
+                yield standing or open_result(this, told)
                 return
             try:
                 found = audit_or_reason(bound, platform.lake)

@@ -38,7 +38,7 @@ def test_small_tables_are_judged_in_their_first_run(stack: Stack, monkeypatch: p
         assert (found.passed, shown["new"], shown["equal_rows"]) == (True, new, len(stack.users.rows))
 
 
-def test_a_table_that_is_wrong_is_found_in_its_first_run(stack: Stack) -> None:
+def test_a_table_that_is_wrong_is_found_in_its_first_run_and_judged_again_until_it_is_repaired(stack: Stack) -> None:
     stack.declare(warehouse=None)
     stack.produce(stack.users.first_wave(30))
     assert stack.run().success
@@ -50,5 +50,9 @@ def test_a_table_that_is_wrong_is_found_in_its_first_run(stack: Stack) -> None:
     client.put_row(
         stack.table, Row([("user_id", 999_999)], [("name", "new")]), Condition(RowExistenceExpectation.IGNORE)
     )
-    found = everything(stack, dg.DagsterInstance.ephemeral())["users_serving", "equals_topic"]
+    instance = dg.DagsterInstance.ephemeral()
+    found = everything(stack, instance)["users_serving", "equals_topic"]
     assert (found.passed, found.metadata["extra"].value) == (False, 1)
+    client.delete_row(stack.table, [("user_id", 999_999)], Condition(RowExistenceExpectation.IGNORE))
+    found = everything(stack, instance)["users_serving", "equals_topic"]
+    assert (found.passed, found.metadata["new"].value) == (True, True)

@@ -42,6 +42,19 @@ class Ui:
         self.page.wait_for_timeout(2 * SECONDS)
         self.page.screenshot(path=self.shots / f"{name}.png")
 
+    def keep_asset(self, key: str, text: str) -> None:
+        """The pages of an asset, light and dark, where screenshots are asked for."""
+        for scheme in ("light", "dark") if os.environ.get("UPSERT_SCREENSHOTS") else ():
+            self.page.emulate_media(color_scheme=scheme)
+            for view in ("overview", "events", "checks", "lineage"):
+                self.open(f"assets/{key}?view={view}")
+                self.page.wait_for_timeout(2 * SECONDS)
+                if view == "overview":
+                    expect(self.page.get_by_text(text, exact=True).first).to_be_visible()
+                    self.page.set_viewport_size({"width": 1440, "height": 1800})
+                self.keep(f"{key.replace('/', '-')}-{view}-{scheme}")
+                self.page.set_viewport_size({"width": 1440, "height": 900})
+
     def ended(self, *, successes: int, failures: int) -> None:
         """Waits until so many runs have ended so."""
         self.open("runs")
@@ -159,6 +172,9 @@ def test_a_user_sees_the_graph_a_failed_check_and_the_repair(ui: Ui, stack: Stac
     ui.check()
     expect(page.get_by_text("Passed", exact=True).first).to_be_visible()
     assert stack.serving_differences() == []
+    ui.keep_asset(f"topics/{stack.topic}", stack.topic)
+    ui.keep_asset("changelogs/users", "users")
+    ui.keep_asset("tables/users_serving", "users_serving")
 
 
 def test_continuous_mode_draws_plots_and_serves_its_metrics(ui: Ui, stack: Stack, tmp_path: Path) -> None:
