@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import difflib
+import gc
 import importlib
 import logging
 from collections.abc import Mapping
@@ -92,6 +94,9 @@ class _Commands(click.Group):
             from upsert_platform.core.error_catalogue import identified
 
             raise click.ClickException(with_typed_project(identified(error))) from error
+
+
+atexit.register(gc.freeze)  # what is alive when a command ends need not be looked through before the process goes
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
