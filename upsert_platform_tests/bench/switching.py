@@ -189,7 +189,8 @@ class _World:
         pause = time.monotonic() - stopped
         assert (code, told["equal_after"]) == (0, True), told
         after = self.stored()
-        again = sum(cells == before[key][0] and at != before[key][1] for key, (cells, at) in after.items())
+        kept = before.keys() & after.keys()  # the source goes on, with keys that are new and with deletes
+        again = sum(after[key][0] == before[key][0] and after[key][1] != before[key][1] for key in kept)
         return self._switched("switch_tablestore", "users_serving", rows, pause, again, told)
 
     def _switched(
