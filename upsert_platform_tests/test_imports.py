@@ -57,7 +57,7 @@ ROOMS: Mapping[str, set[str]] = {
     "graph": VOCABULARY
     | {"sync", "proofs", "changelog", "engine", "maxcompute", "spark", "declarations.starter", "writing.outcomes"}
     | {"discovery"},
-    "definitions": {"graph", "sync"},
+    "definitions": VOCABULARY | {"graph", "sync"},
     "demo": VOCABULARY | {"graph", "sync", "changelog", "local", "referee"},
     "testing": VOCABULARY | {"graph", "sync", "kafka", "changelog", "declarations.pipeline_source", "writing", "local"},
     "reference": VOCABULARY

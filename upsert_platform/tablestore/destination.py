@@ -56,10 +56,11 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
             DestinationError: missing, or different; every difference is named.
             EndpointError: not reachable, or credentials refused.
         """
-        if self.table.settings.auto_create and self._created() is None:
+        there = self._created()
+        if self.table.settings.auto_create and there is None:
             self._control.forget_position()
         prepare_table(self._client, self.table)
-        self._prepared = self._created()
+        self._prepared = self._created() if there is None else there
 
     def schema_difference(self) -> str | None:
         """Return the difference between the table's keys and predefined columns and the declared ones; other columns
