@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
+from upsert_platform.cli.next_step import project_option
 from upsert_platform.cli.text import problem_data
 from upsert_platform.core.wording import counted
 
@@ -100,7 +101,8 @@ def demo(keep: bool) -> None:
 @click.command(short_help="Open the Dagster UI on the project.")
 @click.option("--port", default=3000, show_default=True, type=click.IntRange(1, 65535), help="Port of the UI.")
 @click.option("--warm/--no-warm", default=True, show_default=True, help="Keep a Spark session open for the runs.")
-def ui(port: int, *, warm: bool) -> None:
+@project_option()
+def ui(port: int, project: Path | None, *, warm: bool) -> None:
     """Open the Dagster UI on the project; ends with Ctrl-C.
 
     The local servers that the project names by their variables (UPSERT_KAFKA_BOOTSTRAP_SERVERS and so on) are brought
@@ -110,11 +112,16 @@ def ui(port: int, *, warm: bool) -> None:
     from upsert_platform.changelog import lake
     from upsert_platform.cli.location import located_projects
     from upsert_platform.demo.instance import environment
-    from upsert_platform.graph.job_run import current_location
+    from upsert_platform.graph.job_run import SHIPPED, current_location
     from upsert_platform.local.process import is_free
 
     if not is_free(port):
         raise click.ClickException(f"port {port} is taken by another process: name another with --port")
+    if project is not None:
+        location = current_location(Path.cwd())
+        if location != SHIPPED:
+            raise click.UsageError(f"--project: the code location '{location}' names its project itself; leave it out")
+        os.environ[lake.PROJECT_VARIABLE] = str(project.absolute())
     wanted = start_named_servers(*(item.folder or lake.project_path() for item in located_projects()))
     servers = f"; local {' and '.join(wanted)} up until 'upsert-platform local down'" if wanted else ""
     variables = environment()

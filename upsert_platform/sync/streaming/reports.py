@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from upsert_platform.core.wording import counted
 from upsert_platform.sync.freshness import Judgement
 from upsert_platform.sync.streaming.measures import Histogram, Numbers
 
@@ -37,12 +38,12 @@ class Report:
 
     def line(self) -> str:
         """For the console."""
-        parts = [f"{self.records / self.seconds:.0f}/s", f"{self.batches} batches"]
+        parts = [f"{self.records / self.seconds:.0f}/s", counted(self.batches, "batch")]
         if self.now.kind == "table" and self.delays.count:
             middle, late = self.delays.quantile(0.5), self.delays.quantile(0.95)
             parts.append(f"delay p50 {middle:.2g} s, p95 {late:.2g} s")
-        unit = "offsets" if self.now.kind == "changelog" else "batches"
-        parts.append(f"{self.now.lag} {unit} behind")
+        unit = "offset" if self.now.kind == "changelog" else "batch"
+        parts.append(f"{counted(self.now.lag, unit)} behind")
         parts += [f"{count} {what}" for count, what in self._troubles() if count]
         if self.checked:
             told = "passed" if self.now.passed else "FAILED: run job 'verify', then 'reconcile'"
