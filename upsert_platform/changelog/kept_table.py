@@ -45,8 +45,8 @@ class KeptTable:
         """
         with self._lock:
             if self._table is None or not self._is_looked_at:
-                self._is_looked_at = self.in_looks
                 self._bring_up_to_date()
+                self._is_looked_at = self.in_looks
             return self._table
 
     def _bring_up_to_date(self) -> None:

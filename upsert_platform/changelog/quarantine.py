@@ -67,7 +67,7 @@ class NothingDecoded:
         """Return what happened and what to do, in words."""
         return (
             f"table '{table}' stays empty: none of its records can be read, {self.records} are in quarantine, as"
-            f" 'upsert-platform quarantine show {table}' shows. The first: {self.reason}. Correct the declaration, then"
+            f" 'upsert-platform quarantine list {table}' shows. The first: {self.reason}. Correct the declaration, then"
             f" 'upsert-platform quarantine replay {table}' and 'upsert-platform sync'; where a type or the key has to"
             f" change, 'upsert-platform reset {table}'"
         )

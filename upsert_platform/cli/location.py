@@ -41,6 +41,21 @@ def located_projects(project: Path | None = None) -> list[LocatedProject]:
     return found or [LocatedProject(project)]
 
 
+def use_project(project: Path | None, *, location: str) -> None:
+    """Make a folder that `--project` names the project of the shipped code location, in this process and its runs.
+
+    Raises:
+        UsageError: the code location is another one, which names its project itself.
+    """
+    from upsert_platform.graph.job_run import SHIPPED
+
+    if project is None:
+        return
+    if location != SHIPPED:
+        raise click.UsageError(f"--project: the code location '{location}' names its project itself; leave one out")
+    os.environ[lake.PROJECT_VARIABLE] = str(project.absolute())
+
+
 def project_binding(project: Path | None = None) -> Binding:
     """Return the projects of a command as one, every option in place.
 

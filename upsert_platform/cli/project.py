@@ -110,25 +110,22 @@ def ui(port: int, project: Path | None, *, warm: bool) -> None:
     does; --no-warm leaves it out.
     """
     from upsert_platform.changelog import lake
-    from upsert_platform.cli.location import located_projects
+    from upsert_platform.cli.location import located_projects, use_project
     from upsert_platform.demo.instance import environment
-    from upsert_platform.graph.job_run import SHIPPED, current_location
+    from upsert_platform.graph.job_run import current_location
     from upsert_platform.local.process import is_free
 
     if not is_free(port):
         raise click.ClickException(f"port {port} is taken by another process: name another with --port")
-    if project is not None:
-        location = current_location(Path.cwd())
-        if location != SHIPPED:
-            raise click.UsageError(f"--project: the code location '{location}' names its project itself; leave it out")
-        os.environ[lake.PROJECT_VARIABLE] = str(project.absolute())
+    location = current_location(Path.cwd())
+    use_project(project, location=location)
     wanted = start_named_servers(*(item.folder or lake.project_path() for item in located_projects()))
     servers = f"; local {' and '.join(wanted)} up until 'upsert-platform local down'" if wanted else ""
     variables = environment()
     session = "; Spark opens for runs" if warm and keep_session(variables) else ""
     click.echo(f"Dagster UI on http://127.0.0.1:{port}{servers}{session}")
     dagster = str(Path(sys.executable).parent / "dagster")
-    arguments = ["dev", "-m", current_location(Path.cwd()), "-h", "127.0.0.1", "-p", str(port)]
+    arguments = ["dev", "-m", location, "-h", "127.0.0.1", "-p", str(port)]
     # A shell lets what it starts in the background ignore SIGINT, by which Dagster ends its services at a SIGTERM too.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execve(dagster, [dagster, *arguments], variables)

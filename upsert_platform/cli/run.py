@@ -143,13 +143,11 @@ def _location(module: str | None, project: Path | None) -> CodeLocation:
 
 def _loaded(module: str | None, project: Path | None) -> CodeLocation:
     from upsert_platform.changelog import lake
-    from upsert_platform.graph.job_run import SHIPPED, CodeLocation, current_location
+    from upsert_platform.cli.location import use_project
+    from upsert_platform.graph.job_run import CodeLocation, current_location
 
     name = module or current_location(Path.cwd())
-    if project is not None:
-        if name != SHIPPED:
-            raise click.UsageError(f"--project: the code location '{name}' names its project itself; leave one out")
-        os.environ[lake.PROJECT_VARIABLE] = str(project.absolute())
+    use_project(project, location=name)
     os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     return CodeLocation(name)

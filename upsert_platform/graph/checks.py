@@ -182,7 +182,7 @@ def repair_remedy(names: AssetKeys) -> str:
 def _refusals(kept: int, table: str) -> str:
     return (
         f"{kept} rows were refused by the table, which keeps older values of their keys if it had any;"
-        f" 'upsert-platform quarantine show {table}' tells why, 'quarantine replay {table}' writes them again"
+        f" 'upsert-platform quarantine list {table}' tells why, 'quarantine replay {table}' writes them again"
     )
 
 

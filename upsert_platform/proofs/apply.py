@@ -63,7 +63,7 @@ def check_applicable(plan: PlanFile, binding: Binding, lake: Lake) -> None:
         if item.kind is Kind.CHANGED and item.rebuilds and item.added is None:
             raise UpsertPlatformError(
                 f"the plan cannot be applied: table '{item.table}' is not compared by key, so that nobody could write"
-                " its differences; 'upsert-platform reset' has it built anew"
+                f" its differences; 'upsert-platform reset {item.table}' has it built anew"
             )
         if item.kind is not Kind.GONE and item.table not in binding.targets:
             raise UpsertPlatformError(

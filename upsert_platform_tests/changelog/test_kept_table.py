@@ -116,3 +116,15 @@ def test_it_is_opened_anew_from_time_to_time(tmp_path: Path, monkeypatch: pytest
     kept = KeptTable(writer.store.location)
     handles = [kept.table() for _ in range(9)]
     assert len({id(handle) for handle in handles}) == 3
+
+
+def test_a_look_shows_one_version_until_the_next_one_begins(tmp_path: Path) -> None:
+    place = str(tmp_path / "users")
+    writer, looked = Writer(ChangelogStore(place, declare())), ChangelogStore(place, declare())
+    writer.commit()
+    looked.begin_look()
+    first = told(looked)
+    writer.commit()
+    assert told(looked) == first
+    looked.begin_look()
+    assert told(looked) == told(ChangelogStore(place, declare())) != first

@@ -215,7 +215,10 @@ def test_topic_of_which_no_record_is_read_fails_its_run_until_one_is(
     assert shown.exit_code == 1
     typed = f"--project {stack.project}"
     assert f"'upsert-platform quarantine replay users {typed}'" in shown.stdout  # commands that can be copied
-    assert shown.stdout.rstrip().endswith(f"\nnext: upsert-platform quarantine show users {typed}")
+    following = shown.stdout.rstrip().rpartition("\nnext: upsert-platform ")[2]
+    assert following == f"quarantine list users {typed}"
+    listed = CliRunner().invoke(main, following.split())
+    assert (listed.exit_code, "2 records could not be decoded" in listed.output) == (0, True), listed.output
     stack.declare(warehouse=None)
     file = stack.project / "users.sql"
     file.write_text(file.read_text().replace("'key.format' = 'json'", "'key.format' = 'csv'"))

@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import random
+import time
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -245,3 +246,11 @@ def test_assets_without_dataframes_need_no_spark(tmp_path: Path) -> None:
             ),
         ):
             pass
+
+
+def test_an_audit_of_tables_in_memory_asks_no_broker(users: testing.ProjectUnderTest) -> None:
+    users.send("users", [{"id": 1, "name": "a"}])
+    users.sync()
+    started = time.monotonic()
+    assert users.run("audit").checks == {"tables/copies:equals_topic": False}
+    assert time.monotonic() - started < 20  # a broker that is not there is waited for a minute

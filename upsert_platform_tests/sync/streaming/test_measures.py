@@ -72,7 +72,7 @@ def test_a_report_tells_what_came_since_the_one_before() -> None:
     assert (second.batches, second.records, second.retries, second.delays.count, second.checked) == (1, 5, 1, 5, True)
     told = second.line()
     for part in (
-        "1 batch",
+        ", 1 batch, ",
         "p95 4 s",
         "3 batches behind",
         "1 retries",
