@@ -12,13 +12,13 @@ import dagster as dg
 
 from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.core.model import Project, Table
-from upsert_platform.graph import assets, checks, console, keys, sensors
+from upsert_platform.graph import assets, console, keys, sensors
 from upsert_platform.graph.broken import BROKEN_TAG, warn_of
-from upsert_platform.graph.build import declared_checks, default_platform, resources_of, with_options
-from upsert_platform.graph.changelog_checks import changelog_checks
+from upsert_platform.graph.build import default_platform, resources_of, with_options
 from upsert_platform.graph.jobs import SYNC
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.table_checks import project_checks
 from upsert_platform.graph.translator import Translation, UpsertTranslator, translator_of
 from upsert_platform.graph.unchanged import without_event
 from upsert_platform.sync.declared import Declared
@@ -254,11 +254,7 @@ def build_upsert_checks(project: UpsertProject) -> list[dg.AssetChecksDefinition
     """
     names, sources = project.names, project.project.sources()
     targets = [target for _, target in assets.inserts_of(project.project)]
-    return [
-        *(changelog_checks(table, names) for table in sources),
-        *(checks.last_value_check(table, names) for table in targets),
-        *declared_checks(sources, targets, names),
-    ]
+    return list(project_checks(sources, targets, names))
 
 
 def build_upsert_sensor(

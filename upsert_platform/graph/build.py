@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
-from upsert_platform.core.model import Project, Table
-from upsert_platform.core.platform_options import Severity, platform_settings
-from upsert_platform.graph import assets, checks, console, jobs, keys, sensors
+from upsert_platform.core.model import Project
+from upsert_platform.graph import assets, console, jobs, keys, sensors
 from upsert_platform.graph.alerts import declared_alerts
 from upsert_platform.graph.automation import LOOKS, Automation, automation_of, with_conditions
 from upsert_platform.graph.broken import BROKEN_TAG, Faults, broken_declarations, warn_of
-from upsert_platform.graph.changelog_checks import changelog_checks
 from upsert_platform.graph.compact import compact_job
 from upsert_platform.graph.component_settings import DefinitionSettings
 from upsert_platform.graph.delta_tables import major_compact_job
 from upsert_platform.graph.drain_quarantine import drain_job
-from upsert_platform.graph.freshness_check import freshness_check
 from upsert_platform.graph.io_managers import changelog_io_manager, destination_io_manager, query_io_manager
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.launchable import launchable
-from upsert_platform.graph.loss_check import loss_check
-from upsert_platform.graph.plan_check import plan_check
 from upsert_platform.graph.rebuild import rebuild_job
 from upsert_platform.graph.reconcile import reconcile_job
 from upsert_platform.graph.replay import replay_job
@@ -36,13 +30,10 @@ from upsert_platform.graph.resources import (
     TablestoreResource,
     top_level,
 )
-from upsert_platform.graph.schema_check import changelog_schema_check, table_schema_check
-from upsert_platform.graph.source_check import source_check
 from upsert_platform.graph.stream import stream_job
-from upsert_platform.graph.topic_check import topic_check
+from upsert_platform.graph.table_checks import project_checks
 from upsert_platform.graph.translator import UpsertTranslator, translator_of
 from upsert_platform.sync.binding import with_defaults
-from upsert_platform.sync.freshness import FreshnessLimits
 
 
 def build_definitions(
@@ -109,11 +100,7 @@ def build_definitions(
     by_name = {job.name: job for job in enabled}
     return dg.Definitions(
         assets=[*(with_conditions(made) if by_conditions else made), *broken],
-        asset_checks=[
-            *(changelog_checks(table, names) for table in project.sources()),
-            *(checks.last_value_check(table, names) for table in targets),
-            *declared_checks(project.sources(), targets, names),
-        ],
+        asset_checks=list(project_checks(project.sources(), targets, names)),
         jobs=enabled,
         schedules=settings.schedules_of(enabled, names, jobs.SCHEDULES) if project.inserts else [],
         sensors=[
@@ -158,30 +145,6 @@ def definitions_of(platform: PlatformResource, **given: Any) -> dg.Definitions:
     found = platform.declared()
     warn_of(found.unset, found.faults, folder=found.project.path)
     return build_definitions(found.project, platform=platform, faults=found.faults, **given)
-
-
-def declared_checks(
-    sources: Iterable[Table], targets: Iterable[Table], names: AssetKeys = keys.AS_DECLARED
-) -> Iterator[dg.AssetChecksDefinition]:
-    """The checks that a table may declare to be off, and those that it has to declare."""
-    for table in sources:
-        settings = platform_settings(table)
-        if settings.no_unread_loss is not Severity.OFF:
-            yield loss_check(table, names)
-        if settings.schema_matches is not Severity.OFF:
-            yield changelog_schema_check(table, names)
-    for table in targets:
-        settings = platform_settings(table)
-        if settings.schema_matches is not Severity.OFF:
-            yield table_schema_check(table, names)
-        if settings.equals_topic is not Severity.OFF:
-            yield topic_check(table, names)
-        if settings.equals_source is not Severity.OFF:
-            yield source_check(table, names)
-        if settings.plan is not Severity.OFF:
-            yield plan_check(table, names)
-        if FreshnessLimits.of(table) is not None:
-            yield freshness_check(table, names)
 
 
 def default_platform() -> PlatformResource:

@@ -1,7 +1,6 @@
-"""Asset checks of a changelog, in one step: `offsets_accounted` and `quarantine_below`.
+"""Asset checks of a changelog, in one step: `offsets_accounted`, `quarantine_below` and those declared beside them."""
 
-Annotations are evaluated here: Dagster reads those of `context` as objects.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
@@ -14,61 +13,63 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Table
-from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.core.source import Source
 from upsert_platform.graph import keys, metadata
-from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.check_parts import CheckPart, checks_in_one_step
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
+from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.resources import PlatformResource
+from upsert_platform.graph.schema_check import changelog_schema_check
 
 
 def changelog_checks(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
     """Looks at the offsets that the run committed, and at the quarantine as it is now. Needs no JVM.
 
     Where every record that was ever read is in quarantine, the step fails too: a run that leaves a table empty must not
-    succeed.
+    succeed. The checks `no_unread_loss` and `schema_matches` are part of it unless the table declares them to be off.
     """
+    settings = platform_settings(table)
+    parts = [_accounted_check(table, names), _quarantine_check(table, names)]
+    if settings.no_unread_loss is not Severity.OFF:
+        parts.append(loss_check(table, names))
+    if settings.schema_matches is not Severity.OFF:
+        parts.append(changelog_schema_check(table, names))
+    return checks_in_one_step(names.op_name("checks", table.name), parts, names)
+
+
+def _accounted_check(table: Table, names: AssetKeys) -> CheckPart:
+    key = names.changelog_key(table.name)
+
+    def evaluate(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        store = platform.changelog(platform.sound().sources[table.name])
+        yield accounted_result(store, own=store.batches_of_run(context.run.run_id), key=key)
+
+    told = "offsets = records + gaps; records = kept + superseded + quarantined + skipped"
+    return CheckPart(dg.AssetCheckSpec(keys.CHECK_ACCOUNTED, asset=key, description=told), evaluate)
+
+
+def _quarantine_check(table: Table, names: AssetKeys) -> CheckPart:
     key = names.changelog_key(table.name)
     blocking = platform_settings(table).quarantine_blocking
-    quarantine = dg.AssetCheckKey(key, keys.CHECK_QUARANTINE)
 
-    @dg.multi_asset_check(
-        name=names.op_name("checks", table.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_ACCOUNTED,
-                asset=key,
-                description="offsets = records + gaps; records = kept + superseded + quarantined + skipped",
-            ),
-            dg.AssetCheckSpec(
-                keys.CHECK_QUARANTINE,
-                asset=key,
-                blocking=blocking,
-                description="No record is in quarantine (a warning), not all of them (an error), and fewer than"
-                " 'quarantine.fail-count' and 'quarantine.fail-percent' say, where they are declared (an error).",
-            ),
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        with told_plainly():
-            source = platform.sound().sources[table.name]
-            store = platform.changelog(source)
-        if dg.AssetCheckKey(key, keys.CHECK_ACCOUNTED) in context.selected_asset_check_keys:
-            with told_plainly():
-                found = accounted_result(store, own=store.batches_of_run(context.run.run_id), key=key)
-            yield found
-        if quarantine not in context.selected_asset_check_keys:
-            return
-        with told_plainly():
-            nothing = nothing_decoded(store, Mask.of(source.table))
-            found = quarantine_result(source, store, nothing, key=key)
+    def evaluate(_: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        source = platform.sound().sources[table.name]
+        store = platform.changelog(source)
+        nothing = nothing_decoded(store, Mask.of(source.table))
+        found = quarantine_result(source, store, nothing, key=key)
         yield found
         if nothing is not None and not blocking:  # Dagster fails the step of a check that blocks
             raise dg.Failure(description=found.description, allow_retries=False)
 
-    return check
+    spec = dg.AssetCheckSpec(
+        keys.CHECK_QUARANTINE,
+        asset=key,
+        blocking=blocking,
+        description="No record is in quarantine (a warning), not all of them (an error), and fewer than"
+        " 'quarantine.fail-count' and 'quarantine.fail-percent' say, where they are declared (an error).",
+    )
+    return CheckPart(spec, evaluate)
 
 
 def accounted_result(store: ChangelogStore, *, own: Sequence[int], key: dg.AssetKey) -> dg.AssetCheckResult:

@@ -1,7 +1,6 @@
-"""Asset check `freshness`: the oldest record that is not in a table is no older than the table declares.
+"""Asset check `freshness`: the oldest record that is not in a table is no older than the table declares."""
 
-Annotations are evaluated here: Dagster reads those of `context` as objects.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -10,34 +9,19 @@ import dagster as dg
 
 from upsert_platform.core.model import Table
 from upsert_platform.graph import keys
-from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.check_parts import CheckPart
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.sync.freshness import Judgement, judge
 
 
-def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     """Looks at what waits now, on the whole way from the topics. Blocks nothing, and needs no JVM."""
-
     key = names.destination_key(target.name)
 
-    @dg.multi_asset_check(
-        name=names.op_name("freshness", target.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_FRESHNESS,
-                asset=key,
-                description="The oldest record that is not in the table is no older than 'freshness.warn-delay' (a"
-                " warning) and 'freshness.max-delay' (an error).",
-            )
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        with told_plainly():
-            binding = platform.sound()
-            judged = judge(binding, binding.targets[target.name], platform.lake)
+    def evaluate(_: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        binding = platform.sound()
+        judged = judge(binding, binding.targets[target.name], platform.lake)
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_FRESHNESS,
             asset_key=key,
@@ -47,7 +31,13 @@ def freshness_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCh
             metadata=metadata_of(judged),
         )
 
-    return check
+    spec = dg.AssetCheckSpec(
+        keys.CHECK_FRESHNESS,
+        asset=key,
+        description="The oldest record that is not in the table is no older than 'freshness.warn-delay' (a"
+        " warning) and 'freshness.max-delay' (an error).",
+    )
+    return CheckPart(spec, evaluate)
 
 
 def severity_of(judged: Judgement) -> dg.AssetCheckSeverity:

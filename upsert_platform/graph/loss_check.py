@@ -1,7 +1,6 @@
-"""Asset check `no_unread_loss`: no topic deletes records before they are read, told in time to act.
+"""Asset check `no_unread_loss`: no topic deletes records before they are read, told in time to act."""
 
-Annotations are evaluated here: Dagster reads those of `context` as objects.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
@@ -11,43 +10,35 @@ from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.core.source import ForeseesLoss, Unread
 from upsert_platform.graph import keys
-from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.check_parts import CheckPart
 from upsert_platform.graph.jobs import SYNC
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 
 
-def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+def loss_check(table: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     """Compares the age of unread records with the topic's retention. Blocks nothing, and needs no JVM."""
     key = names.changelog_key(table.name)
 
-    @dg.multi_asset_check(
-        name=names.op_name("loss", table.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_LOSS,
-                asset=key,
-                description="No record is deleted by its topic before it is read: a warning when half of the retention"
-                " has passed, an error from nine tenths on, or as 'check.no-unread-loss.warn-within' and 'fail-within'"
-                " say. Of compacted topics it is the retention of deletes that counts.",
-            )
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        with told_plainly():
-            source = platform.sound().sources[table.name]
-            head = platform.changelog(source).head()
-            if head is None or not head.batch or not isinstance(source, ForeseesLoss):
-                context.log.info("nothing was read yet, or the source does not tell how long it keeps records")
-                yield judged(key, [], names, at_most=platform_settings(table).no_unread_loss)
-                return
-            settings = platform_settings(table)
-            found = source.unread(head.positions, warn=settings.unread_warn, fail=settings.unread_fail)
+    def evaluate(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        source = platform.sound().sources[table.name]
+        head = platform.changelog(source).head()
+        if head is None or not head.batch or not isinstance(source, ForeseesLoss):
+            context.log.info("nothing was read yet, or the source does not tell how long it keeps records")
+            yield judged(key, [], names, at_most=platform_settings(table).no_unread_loss)
+            return
+        settings = platform_settings(table)
+        found = source.unread(head.positions, warn=settings.unread_warn, fail=settings.unread_fail)
         yield judged(key, found, names, at_most=settings.no_unread_loss)
 
-    return check
+    spec = dg.AssetCheckSpec(
+        keys.CHECK_LOSS,
+        asset=key,
+        description="No record is deleted by its topic before it is read: a warning when half of the retention"
+        " has passed, an error from nine tenths on, or as 'check.no-unread-loss.warn-within' and 'fail-within'"
+        " say. Of compacted topics it is the retention of deletes that counts.",
+    )
+    return CheckPart(spec, evaluate)
 
 
 def judged(key: dg.AssetKey, found: Sequence[Unread], names: AssetKeys, *, at_most: Severity) -> dg.AssetCheckResult:

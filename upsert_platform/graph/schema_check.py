@@ -1,7 +1,6 @@
-"""Asset check `schema_matches`: lake and tables are as they are declared.
+"""Asset check `schema_matches`: lake and tables are as they are declared."""
 
-Annotations are evaluated here: Dagster reads those of `context` as objects.
-"""
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,7 +13,7 @@ from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
-from upsert_platform.graph.failures import told_plainly
+from upsert_platform.graph.check_parts import CheckPart
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 
@@ -22,7 +21,7 @@ Difference = Callable[[PlatformResource], str | None]
 """Tells how something differs from its declaration; None where it does not."""
 
 
-def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     """Compares the types in the lake with those that are declared; columns that it lacks come with the next batch."""
 
     def difference(platform: PlatformResource) -> str | None:
@@ -34,35 +33,22 @@ def changelog_schema_check(table: Table, names: AssetKeys = AS_DECLARED) -> dg.A
             return shown(error)
         return None
 
-    return _check(table, names.changelog_key(table.name), "schema_of_changelog", difference, names)
+    return _check(table, names.changelog_key(table.name), difference)
 
 
-def table_schema_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+def table_schema_check(target: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     """Compares a destination table with its declaration, and changes nothing."""
 
     def difference(platform: PlatformResource) -> str | None:
         with closing(platform.destination(target.name)) as destination:
             return destination.schema_difference() if isinstance(destination, ComparesSchema) else None
 
-    return _check(target, names.destination_key(target.name), "schema_of_table", difference, names)
+    return _check(target, names.destination_key(target.name), difference)
 
 
-def _check(
-    table: Table, key: dg.AssetKey, kind: str, difference: Difference, names: AssetKeys
-) -> dg.AssetChecksDefinition:
-    @dg.multi_asset_check(
-        name=names.op_name(kind, table.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_SCHEMA, asset=key, description="Columns, types and keys are those that are declared."
-            )
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
-        with told_plainly():
-            found = difference(platform)
+def _check(table: Table, key: dg.AssetKey, difference: Difference) -> CheckPart:
+    def evaluate(_: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+        found = difference(platform)
         fails = platform_settings(table).schema_matches is Severity.ERROR
         yield dg.AssetCheckResult(
             check_name=keys.CHECK_SCHEMA,
@@ -72,4 +58,5 @@ def _check(
             description=found,
         )
 
-    return check
+    told = "Columns, types and keys are those that are declared."
+    return CheckPart(dg.AssetCheckSpec(keys.CHECK_SCHEMA, asset=key, description=told), evaluate)

@@ -1,7 +1,6 @@
-"""Asset check `equals_topic`: the referee's verdict on a table, straight against its topic, whatever the lake holds.
+"""Asset check `equals_topic`: the referee's verdict on a table, straight against its topic, whatever the lake holds."""
 
-Annotations are evaluated here: Dagster reads those of `context` as objects.
-"""
+from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
@@ -13,8 +12,8 @@ from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
+from upsert_platform.graph.check_parts import CheckPart
 from upsert_platform.graph.checks import is_asked_for
-from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
@@ -29,52 +28,44 @@ _REMEDY = (
 _IN_MEMORY: Final = "its topic is held in memory, where no other reader finds it"
 
 
-def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
+def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     """In runs that ask for it, job `audit` or the check by itself, and in the first run of a small table.
 
     Reads the whole topic, and needs no JVM.
     """
     key = names.destination_key(target.name)
 
-    @dg.multi_asset_check(
-        name=names.op_name("equals_topic", target.name),
-        specs=[
-            dg.AssetCheckSpec(
-                keys.CHECK_TOPIC,
-                asset=key,
-                description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
-                f" it that shares no code with the platform. Job `{names.named(AUDIT)}` compares it, and so does an"
-                " execution of this check alone.",
-            )
-        ],
-        can_subset=True,
-    )
-    @names.bound
-    def check(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
+    def evaluate(context: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         this, asked = dg.AssetCheckKey(key, keys.CHECK_TOPIC), is_asked_for(context.run)
         standing = None if asked else standing_result(context, this, mark="equal_rows")
         if standing is not None and standing.passed:
             yield standing
             return
-        with told_plainly():
-            bound = platform.sound().targets[target.name]
-            if not asked and not is_proven_at_once(context, bound, platform):
-                told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
-                yield standing or open_result(this, told)
-                return
-            try:
-                found = audit_or_reason(bound, platform.lake) if platform.has_servers else _IN_MEMORY
-            except UpsertPlatformError as error:
-                if asked:
-                    raise
-                found = shown_error(error)  # in passing: it is no fault of what the run wrote
+        bound = platform.sound().targets[target.name]
+        if not asked and not is_proven_at_once(context, bound, platform):
+            told = f"not judged: execute this check alone, or job '{names.named(AUDIT)}'"
+            yield standing or open_result(this, told)
+            return
+        try:
+            found = audit_or_reason(bound, platform.lake) if platform.has_servers else _IN_MEMORY
+        except UpsertPlatformError as error:
+            if asked:
+                raise
+            found = shown_error(error)  # in passing: it is no fault of what the run wrote
         if isinstance(found, str):
             told = f"not judged: {found}; 'check.equals-topic' = 'off' of the table leaves this check out"
             yield open_result(this, told)
             return
         yield _judged(target, bound.source.table.name, found, names)
 
-    return check
+    spec = dg.AssetCheckSpec(
+        keys.CHECK_TOPIC,
+        asset=key,
+        description="The table holds what its topic says, up to the batch that it has applied, as a reader sees"
+        f" it that shares no code with the platform. Job `{names.named(AUDIT)}` compares it, and so does an"
+        " execution of this check alone.",
+    )
+    return CheckPart(spec, evaluate)
 
 
 def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.AssetCheckResult:
