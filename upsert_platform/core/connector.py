@@ -93,6 +93,7 @@ class Connector(ABC):
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
         pipeline_type: the ``type`` of a pipeline's sink that stands for it; its name if empty.
         tells_before: tables need to know what rows were before a change, so that inserts into them are kept-up queries.
+        written_instead: why tables are not written, and which are, where another connector of the system writes.
     """
 
     name: ClassVar[str]
@@ -111,6 +112,7 @@ class Connector(ABC):
     pipeline_options: ClassVar[Mapping[str, str] | None] = None
     pipeline_type: ClassVar[str] = ""
     tells_before: ClassVar[bool] = False
+    written_instead: ClassVar[str] = ""
 
     @abstractmethod
     def unused_problems(self, table: Table) -> list[Problem]:

@@ -36,6 +36,10 @@ class KafkaConnector(Readable):
     )
     place_option = "topic"
     has_topics = True
+    written_instead = (
+        "nothing distinguishes a record that is written twice from two: declare it as 'upsert-kafka' with a"
+        " PRIMARY KEY, or give it a change data format, such as 'format' = 'debezium-json'"
+    )
 
     def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
         """Checks a table that is read: its source, or None when there are errors, and everything found."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -13,14 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.core.model import Table
 from upsert_platform.mysql.chunk_sums import BUCKETS, ChunkTask
 from upsert_platform.mysql.chunks import Chunk
 
 Batches = Iterator[pa.RecordBatch]
 STATES_DDL: Final = "id BIGINT, place BIGINT, n BIGINT, r INT, hash BIGINT"
 SHOWN_DDL: Final = "id BIGINT, n BIGINT, r INT, shown ARRAY<STRING>"
-WRAP: Final = 1 << 64
 _BEFORE: Final = -1
 """The number of rows that the changelog had."""
 
@@ -54,10 +55,12 @@ class HashedRows:
 
     Attributes:
         numbered: whether rows have their places in the log.
+        kept: columns that are given as they are, behind the others.
     """
 
     places: Places
     numbered: bool = False
+    kept: tuple[str, ...] = ()
 
     def __call__(self, batches: Batches) -> Batches:
 
@@ -74,6 +77,7 @@ class HashedRows:
                     "place": pa.array(self.places.of(batch, ids)),
                     **_numbers(batch, numbered=self.numbered),
                     "hash": pc.if_else(gone, pa.scalar(None, pa.int64()), hashes),
+                    **{name: batch.column(name) for name in self.kept},
                 }
             )
 
@@ -126,6 +130,30 @@ class ReadFiles:
             for number in batch.column(0).to_pylist():
                 with system.open_input_file(f"{folder}{self.names[number]}") as file:
                     yield from pq.ParquetFile(file).iter_batches()
+
+
+@dataclass(frozen=True)
+class ReadChanges:
+    """The function for ``mapInArrow`` that gets numbers of files of a changelog and gives their changes.
+
+    Attributes:
+        columns: that changes have, beside their kind and those that order them.
+        upto: the last batch of which changes are given.
+    """
+
+    location: TableLocation
+    table: Table
+    paths: tuple[str, ...]
+    columns: tuple[str, ...]
+    upto: int
+
+    def __call__(self, numbers: Batches) -> Batches:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                path = [self.paths[number]]
+                yield from change_batches(
+                    self.table, self.location, path, columns=self.columns, after=0, upto=self.upto
+                )
 
 
 @dataclass(frozen=True)
@@ -192,7 +220,7 @@ class Numbering:
 
     def __call__(self, batches: Batches) -> Batches:
 
-        totals: dict[int, list[int]] = {}
+        totals = _Totals()
         for batch in batches:
             places = batch.column("place").to_numpy(zero_copy_only=False)
             if self.uppers is None:
@@ -204,25 +232,40 @@ class Numbering:
                     inside &= places > self.after
             kept = batch.filter(pa.array(inside))
             numbers = numbers[inside].astype(np.int64)
-            if not self.sums:
+            if self.sums:
+                totals.add(numbers, kept.column("hash").to_numpy(zero_copy_only=False).view(np.uint64))
+            else:
                 yield kept.append_column("number", pa.array(numbers.astype(np.int32)))
-                continue
-            hashes = kept.column("hash").to_numpy(zero_copy_only=False).view(np.uint64)
-            for number in np.unique(numbers).tolist():
-                of_number = hashes[numbers == number]
-                found = totals.setdefault(number, [0, 0])
-                found[0] += len(of_number)
-                found[1] = (found[1] + int(of_number.sum(dtype=np.uint64))) % WRAP
-        if self.sums and totals:
-            yield _totals(totals)
+        if self.sums:
+            yield from totals.batches()
 
 
-def _totals(totals: Mapping[int, Sequence[int]]) -> pa.RecordBatch:
+class _Totals:
+    """Rows, and sums of hashes without digits beyond 64 bits, by number."""
 
-    return pa.record_batch(
-        {
-            "number": pa.array(list(totals), pa.int32()),
-            "rows": pa.array([item[0] for item in totals.values()], pa.int64()),
-            "total": pa.array([Decimal(item[1]) for item in totals.values()], pa.decimal128(20, 0)),
-        }
-    )
+    def __init__(self) -> None:
+        self._rows = np.zeros(0, np.int64)
+        self._sums = np.zeros(0, np.uint64)
+
+    def add(self, numbers: np.ndarray, hashes: np.ndarray) -> None:
+        """Add the hash of each row to the sum of its number."""
+        if not len(numbers):
+            return
+        missing = int(numbers.max()) + 1 - len(self._rows)
+        if missing > 0:
+            self._rows = np.append(self._rows, np.zeros(missing, np.int64))
+            self._sums = np.append(self._sums, np.zeros(missing, np.uint64))
+        np.add.at(self._rows, numbers, 1)
+        np.add.at(self._sums, numbers, hashes)
+
+    def batches(self) -> Batches:
+        """Return numbers with rows: none, or one batch."""
+        found = np.flatnonzero(self._rows)
+        if len(found):
+            yield pa.record_batch(
+                {
+                    "number": pa.array(found.astype(np.int32)),
+                    "rows": pa.array(self._rows[found]),
+                    "total": pa.array(list(map(Decimal, self._sums[found].tolist())), pa.decimal128(20, 0)),
+                }
+            )

@@ -368,7 +368,8 @@ class _DatabaseRun:
 
     def _described(self, pinned: PinnedTable, wrong: DataFrame) -> tuple[Mapping[str, str], ...]:
         rows = wrong.orderBy("status", "id").limit(self._examples).collect()
-        held = pinned.shown([row["id"] for row in rows]) if rows else {}
+        of_changelog = [row["id"] for row in rows if row["status"] != "missing"]
+        held = pinned.shown(of_changelog) if of_changelog else {}
         names, key = self._task.names, self._task.key
         described = []
         for row in rows:
@@ -455,19 +456,21 @@ class _Judging:
         last = (1 << 63) - 1
         uppers = tuple(last if chunk.upto is None else int(chunk.upto[0]) - bias for chunk in chunks)
         first = chunks[0].after
-        self._numbering = Numbering(
-            uppers if places.by_value else None, None if first is None else int(first[0]) - bias
-        )
+        after = None if first is None else int(first[0]) - bias
+        self._numbering = Numbering(uppers if places.by_value else None, after)
+        above = [] if after is None else [f"place > {after}"]
+        below = [f"place <= {uppers[-1]}"] if places.by_value else []
+        self._inside = " AND ".join([*above, *below]) or "TRUE"
 
     def _numbered(self, frame: DataFrame) -> DataFrame:
         from upsert_platform.mysql.proof_tasks import STATES_DDL
 
-        return frame.mapInArrow(self._numbering, f"{STATES_DDL}, number INT")
+        return frame.where(self._inside).mapInArrow(self._numbering, f"{STATES_DDL}, number INT")
 
     def differing(self, groups: Sequence[_Group]) -> list[int]:
         """Return the numbers of those whose sums the changelog has at no position between theirs."""
         base = {group.number: [0, 0] for group in groups}
-        summed = self._pinned.base.mapInArrow(
+        summed = self._pinned.base.where(self._inside).mapInArrow(
             replace(self._numbering, sums=True), "number INT, rows BIGINT, total DECIMAL(20, 0)"
         )
         for row in summed.collect():
@@ -494,12 +497,12 @@ class _Judging:
 
         from upsert_platform.mysql.proof_tasks import STATES_DDL
 
-        log = self._pinned.log().persist()
+        log = self._pinned.log().where(self._inside).persist()
         try:
             if log.isEmpty():
                 return [], []
             changed = log.select("id").distinct()
-            before = self._pinned.base.join(changed, "id", "left_semi").select(*log.columns)
+            before = self._pinned.base.where(self._inside).join(changed, "id", "left_semi").select(*log.columns)
             order = Window.partitionBy("id").orderBy("n", "r")
             every = before.unionByName(log).withColumn("prev", F.lag("hash").over(order))
             placed = every.where("n >= 0").mapInArrow(self._numbering, f"{STATES_DDL}, prev BIGINT, number INT")
@@ -537,11 +540,12 @@ class _Judging:
         bounds = self._spark.createDataFrame(
             [(number, low, high) for number, (low, high) in marks.items()], "number INT, low BIGINT, high BIGINT"
         )
-        log = self._numbered(self._pinned.log())
-        base = self._numbered(self._pinned.base)
-        born = log.join(base.select("id"), "id", "left_anti").select("id", "place", "number").distinct()
-        none = born.selectExpr("id", "place", "-1L AS n", "0 AS r", "CAST(NULL AS BIGINT) AS hash", "number")
-        states = base.unionByName(log).unionByName(none).join(F.broadcast(bounds), "number")
+        # Of the numbers alone: rows of a key have one place, so those of others play no part.
+        log = self._numbered(self._pinned.log()).join(F.broadcast(bounds), "number").persist()
+        base = self._numbered(self._pinned.base).join(F.broadcast(bounds), "number").persist()
+        born = log.join(base.select("id"), "id", "left_anti").select("id", "place", *bounds.columns).distinct()
+        none = born.selectExpr("id", "place", "-1L AS n", "0 AS r", "CAST(NULL AS BIGINT) AS hash", *bounds.columns)
+        states = base.unionByName(log).unionByName(none)
         order = Window.partitionBy("id").orderBy("n", "r")
         valid = (
             states.withColumn("until", F.lead("n").over(order))
@@ -559,9 +563,12 @@ class _Judging:
             F.coalesce(F.array_contains("hashes", F.col("hash")), F.lit(False))
         )
         status = F.when(F.col("hash").isNull(), "extra").when(F.col("last").isNull(), "missing").otherwise("stale")
-        return joined.where(~right).select(
+        found = joined.where(~right).select(
             "id", F.coalesce("number", "there").alias("number"), status.alias("status"), "shown"
         ).localCheckpoint(eager=True)  # fmt: skip
+        log.unpersist()
+        base.unpersist()
+        return found
 
 
 def _bias(places: Places) -> int:

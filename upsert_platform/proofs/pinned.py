@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
@@ -71,14 +72,33 @@ class PinnedTable:
 
     def _hashed_base(self) -> DataFrame:
         """Hash the rows of the changelog at once: compaction may put rows of later batches in their places."""
-        from upsert_platform.mysql.proof_tasks import STATES_DDL, HashedRows
-
         for _ in range(_ATTEMPTS):
             before = {item.path for item in self._store.files()}
-            found = self._base().mapInArrow(HashedRows(self._places), STATES_DDL).localCheckpoint(eager=True)
+            found = self._hashed_rows().localCheckpoint(eager=True)
             if before <= {item.path for item in self._store.files()}:
                 return found
         raise ReplicationError(f"table '{self._source.table.name}': its changelog is being compacted; prove it again")
+
+    def _hashed_rows(self) -> DataFrame:
+        """Hash every row first, and reduce then: tasks exchange some numbers a row."""
+        from pyspark.sql.types import StructType
+
+        from upsert_platform.mysql.proof_tasks import STATES_DDL, HashedRows, ReadChanges, Then
+
+        places, upto = self._places, self.head.batch
+        paths = tuple(item.path for item in self._store.files() if item.may_hold(after=0, upto=upto))
+        if not paths:
+            return self._spark.createDataFrame([], STATES_DDL)
+        read = ReadChanges(self._store.location, self._store.table, paths, places.task.names, upto)
+        schema = StructType.fromDDL(rows.spark_schema(self._store.table))
+        order = [f"{name} {schema[name].dataType.simpleString()}" for name in rows.ORDER]
+        hashed = self._spark.range(0, len(paths), 1, len(paths)).mapInArrow(
+            Then(read, HashedRows(places, kept=rows.ORDER)), ", ".join([STATES_DDL, *order])
+        )
+        key = ["place"] if places.by_value else ["id"]
+        names = [name for name in ("id", "place", "n", "r", "hash") if name not in key]
+        last = last_rows(hashed, key=key, keep=names, count=self._store.about_rows(upto=upto))
+        return last.where("hash IS NOT NULL").select("id", "place", "n", "r", "hash")
 
     def _base(self) -> DataFrame:
         task = self._places.task

@@ -30,6 +30,7 @@ from upsert_platform.sql.variables import load_variables, missing
 from upsert_platform.sync.connectors import (
     CONNECTORS,
     connector_of,
+    not_written,
     readable,
     searchable,
     sharing_problems,
@@ -325,6 +326,9 @@ def _drop_echoes(problems: list[Problem]) -> None:
 
 def _source(table: Table, problems: list[Problem]) -> Source | None:
     connector = connector_of(table)
+    if connector is None:
+        problems.append(unknown_connector(table))
+        return None
     if not isinstance(connector, Readable):
         problems.append(
             Problem(
@@ -359,7 +363,7 @@ def _key_reader(table: Table, problems: list[Problem]) -> KeyReader | None:
 def _checked(table: Table, problems: list[Problem]) -> Any:
     connector = connector_of(table)
     if not isinstance(connector, Writable):
-        problems.append(unknown_connector(table))
+        problems.append(not_written(table))
         return None
     checked, found = connector.check(table)
     problems.extend(found)
@@ -381,9 +385,7 @@ def open_unbound(project: Project, name: str, defaults: Mapping[str, Mapping[str
         raise DeclarationError([Problem(f"table '{name}' is not declared; declared are: {known}", None)])
     connector = connector_of(declared)
     if not isinstance(connector, Writable):
-        raise DeclarationError(
-            [Problem(f"table '{name}': connector '{declared.connector}' does not write tables", declared.location)]
-        )
+        raise DeclarationError([not_written(declared)])
     destination: Destination = connector.open(connector.checked(with_defaults(declared, defaults)))
     return destination
 

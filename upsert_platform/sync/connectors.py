@@ -158,6 +158,18 @@ def unknown_connector(table: Table) -> Problem:
     )
 
 
+def not_written(table: Table) -> Problem:
+    """Return the problem of a table that is written, of a connector that writes none or is unknown."""
+    connector = connector_of(table)
+    if connector is None:
+        return unknown_connector(table)
+    remedy = connector.written_instead or f"those that do: {', '.join(writable())}"
+    return Problem(
+        f"table '{table.name}': connector '{table.connector}' does not write tables; {remedy}",
+        table.options.location("connector") or table.location,
+    )
+
+
 def sharing_problems(checked: Iterable[tuple[Table, Any]]) -> Iterator[Problem]:
     """Yield a problem for each set of tables that would share one position.
 

@@ -98,7 +98,8 @@ def records(stack: Stack) -> list[tuple[bytes | None, bytes | None, Any]]:
         }
     )
     consumer.subscribe([stack.topic])
-    found, ended = [], set()
+    found: list[tuple[bytes | None, bytes | None, Any]] = []
+    ended: set[int | None] = set()
     while len(ended) < 4:
         message = consumer.poll(20)
         assert message is not None
