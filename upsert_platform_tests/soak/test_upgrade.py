@@ -23,7 +23,7 @@ from upsert_platform_tests.referee.judging import records_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
-EARLIER = "976ac0b8"
+EARLIER = "976ac0baf83d26afb74e73e52fdef836685b5704"
 """The lake has been read by every commit since."""
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).parent / "upsert-platform")

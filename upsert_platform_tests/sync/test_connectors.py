@@ -137,3 +137,42 @@ def test_rows_are_found_in_tables_of_systems_that_find_them(tmp_path: Path) -> N
         DeclarationError, match=r"connector 'upsert-kafka' has no look-up by key.*tablestore, maxcompute"
     ):
         platform(tmp_path).binding()
+
+
+SOURCE_AND_TARGET = """
+CREATE TABLE a (id INT, v STRING) WITH ('connector' = '{read}', 'topic' = 'a', 'format' = 'json',
+  'properties.bootstrap.servers' = 'b:1');
+CREATE TABLE b (id INT, v STRING) WITH ('connector' = '{written}');
+INSERT INTO b SELECT id, v FROM a;
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "written", "message"),
+    [
+        (
+            "kafka",
+            "kafka",
+            "table 'b': connector 'kafka' does not write tables; nothing distinguishes a record that is written twice"
+            " from two: declare it as 'upsert-kafka' with a PRIMARY KEY, or give it a change data format",
+        ),
+        (
+            "kafka",
+            "datagen",
+            "table 'b': connector 'datagen' does not write tables; those that do: upsert-kafka, kafka-changes,"
+            " tablestore, tablestore-connect, maxcompute, postgres, hologres",
+        ),
+        ("kafka", "kafak", "table 'b': connector 'kafak' is not known; did you mean 'kafka'?"),
+        ("kafak", "tablestore", "table 'a': connector 'kafak' is not known; did you mean 'kafka'?"),
+        ("maxcompute", "tablestore", "table 'a' is read by an INSERT INTO, but connector 'maxcompute' is not readable"),
+    ],
+)
+def test_a_connector_that_cannot_do_what_an_insert_needs_is_refused_with_its_reason(
+    tmp_path: Path, read: str, written: str, message: str
+) -> None:
+    (tmp_path / "events.sql").write_text(SOURCE_AND_TARGET.format(read=read, written=written))
+    with pytest.raises(DeclarationError) as raised:
+        platform(tmp_path).binding()
+    messages = [item.message for item in raised.value.problems]
+    assert [item for item in messages if item.startswith(message)], messages
+    assert not [item for item in messages if "'kafka' is not known" in item]
