@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -80,6 +81,30 @@ def change_batches(
         part = found.set_column(place, schema.field(place), kind.dictionary_decode())
         chosen = part if pc.all(wanted, min_count=0).as_py() else part.filter(wanted)
         yield with_declared_keys(chosen, finer)
+
+
+@dataclass(frozen=True)
+class ChangesOfFiles:
+    """The function for ``mapInArrow`` that gets numbers of shares of a changelog's files and yields their changes.
+
+    Attributes:
+        shares: paths of the files of each share, relative to the changelog.
+        columns: of the changes, beside their kind and those that order them.
+        upto: the last batch of which changes are yielded.
+    """
+
+    location: TableLocation
+    table: Table
+    shares: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...]
+    upto: int
+
+    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from change_batches(
+                    self.table, self.location, self.shares[number], columns=self.columns, after=0, upto=self.upto
+                )
 
 
 def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:

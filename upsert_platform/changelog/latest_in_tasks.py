@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.change_rows import can_be_told_apart, change_batches
 from upsert_platform.changelog.latest import SEQUENCE, latest_per_key
+from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.rows import PARTITIONS_MET
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.model import Table
@@ -165,9 +166,7 @@ def reduction_in_tasks(
 
 def _dealt(files: Sequence[LiveFile], tasks: int) -> tuple[tuple[str, ...], ...]:
     """Files for each of several tasks, the largest first; none where a task would get much more than another."""
-    hands: list[list[LiveFile]] = [[] for _ in range(tasks)]
-    for item in sorted(files, key=lambda item: (-item.size, item.path)):
-        min(hands, key=lambda hand: sum(other.size for other in hand)).append(item)
+    hands = deal(files, tasks)
     largest = max(sum(item.size for item in hand) for hand in hands)
     if largest * tasks > _UNEVEN * sum(item.size for item in files):
         return ()

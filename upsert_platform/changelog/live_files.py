@@ -148,3 +148,11 @@ def rows_of(kind: str, *, after: int, upto: int | None) -> pc.Expression:
 
     condition = (ds.field(rows.KIND) == kind) & (ds.field(rows.BATCH) > after)
     return condition if upto is None else condition & (ds.field(rows.BATCH) <= upto)
+
+
+def deal(files: Sequence[LiveFile], shares: int) -> list[list[LiveFile]]:
+    """Divide files into shares of about as many bytes each, the largest files first."""
+    hands: list[list[LiveFile]] = [[] for _ in range(shares)]
+    for item in sorted(files, key=lambda item: (-item.size, item.path)):
+        min(hands, key=lambda hand: sum(other.size for other in hand)).append(item)
+    return hands

@@ -93,7 +93,8 @@ class Connector(ABC):
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
         pipeline_type: the ``type`` of a pipeline's sink that stands for it; its name if empty.
         tells_before: tables need to know what rows were before a change, so that inserts into them are kept-up queries.
-        written_instead: why tables are not written, and which are, where another connector of the system writes.
+        written_instead: reason and remedy for an INSERT INTO a table of a connector that writes none. Empty: the
+            message lists the connectors that write.
     """
 
     name: ClassVar[str]

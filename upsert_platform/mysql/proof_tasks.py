@@ -13,9 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.tables import TableLocation, file_system
-from upsert_platform.core.model import Table
 from upsert_platform.mysql.chunk_sums import BUCKETS, ChunkTask
 from upsert_platform.mysql.chunks import Chunk
 
@@ -130,30 +128,6 @@ class ReadFiles:
             for number in batch.column(0).to_pylist():
                 with system.open_input_file(f"{folder}{self.names[number]}") as file:
                     yield from pq.ParquetFile(file).iter_batches()
-
-
-@dataclass(frozen=True)
-class ReadChanges:
-    """The function for ``mapInArrow`` that gets numbers of files of a changelog and gives their changes.
-
-    Attributes:
-        columns: that changes have, beside their kind and those that order them.
-        upto: the last batch of which changes are given.
-    """
-
-    location: TableLocation
-    table: Table
-    paths: tuple[str, ...]
-    columns: tuple[str, ...]
-    upto: int
-
-    def __call__(self, numbers: Batches) -> Batches:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                path = [self.paths[number]]
-                yield from change_batches(
-                    self.table, self.location, path, columns=self.columns, after=0, upto=self.upto
-                )
 
 
 @dataclass(frozen=True)

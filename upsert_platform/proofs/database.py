@@ -368,6 +368,7 @@ class _DatabaseRun:
 
     def _described(self, pinned: PinnedTable, wrong: DataFrame) -> tuple[Mapping[str, str], ...]:
         rows = wrong.orderBy("status", "id").limit(self._examples).collect()
+        # Of a missing row the changelog has nothing to show.
         of_changelog = [row["id"] for row in rows if row["status"] != "missing"]
         held = pinned.shown(of_changelog) if of_changelog else {}
         names, key = self._task.names, self._task.key
@@ -540,35 +541,37 @@ class _Judging:
         bounds = self._spark.createDataFrame(
             [(number, low, high) for number, (low, high) in marks.items()], "number INT, low BIGINT, high BIGINT"
         )
-        # Of the numbers alone: rows of a key have one place, so those of others play no part.
+        # A key has one place, so rows of other numbers play no part.
         log = self._numbered(self._pinned.log()).join(F.broadcast(bounds), "number").persist()
         base = self._numbered(self._pinned.base).join(F.broadcast(bounds), "number").persist()
-        born = log.join(base.select("id"), "id", "left_anti").select("id", "place", *bounds.columns).distinct()
-        none = born.selectExpr("id", "place", "-1L AS n", "0 AS r", "CAST(NULL AS BIGINT) AS hash", *bounds.columns)
-        states = base.unionByName(log).unionByName(none)
-        order = Window.partitionBy("id").orderBy("n", "r")
-        valid = (
-            states.withColumn("until", F.lead("n").over(order))
-            .where("n <= high AND (until IS NULL OR until > low)")
-            .groupBy("id", "number")
-            .agg(
-                F.collect_set("hash").alias("hashes"),
-                F.max(F.col("hash").isNull()).alias("absent"),
-                F.max_by("hash", F.struct("n", "r")).alias("last"),
+        try:
+            born = log.join(base.select("id"), "id", "left_anti").select("id", "place", *bounds.columns).distinct()
+            none = born.selectExpr("id", "place", "-1L AS n", "0 AS r", "CAST(NULL AS BIGINT) AS hash", *bounds.columns)
+            states = base.unionByName(log).unionByName(none)
+            order = Window.partitionBy("id").orderBy("n", "r")
+            valid = (
+                states.withColumn("until", F.lead("n").over(order))
+                .where("n <= high AND (until IS NULL OR until > low)")
+                .groupBy("id", "number")
+                .agg(
+                    F.collect_set("hash").alias("hashes"),
+                    F.max(F.col("hash").isNull()).alias("absent"),
+                    F.max_by("hash", F.struct("n", "r")).alias("last"),
+                )
             )
-        )
-        there = fetched.selectExpr("id", "number AS there", "hash", "shown")
-        joined = valid.join(there, "id", "full_outer")
-        right = F.when(F.col("hash").isNull(), F.coalesce(F.col("absent"), F.lit(True))).otherwise(
-            F.coalesce(F.array_contains("hashes", F.col("hash")), F.lit(False))
-        )
-        status = F.when(F.col("hash").isNull(), "extra").when(F.col("last").isNull(), "missing").otherwise("stale")
-        found = joined.where(~right).select(
-            "id", F.coalesce("number", "there").alias("number"), status.alias("status"), "shown"
-        ).localCheckpoint(eager=True)  # fmt: skip
-        log.unpersist()
-        base.unpersist()
-        return found
+            there = fetched.selectExpr("id", "number AS there", "hash", "shown")
+            joined = valid.join(there, "id", "full_outer")
+            right = F.when(F.col("hash").isNull(), F.coalesce(F.col("absent"), F.lit(True))).otherwise(
+                F.coalesce(F.array_contains("hashes", F.col("hash")), F.lit(False))
+            )
+            status = F.when(F.col("hash").isNull(), "extra").when(F.col("last").isNull(), "missing").otherwise("stale")
+            found = joined.where(~right).select(
+                "id", F.coalesce("number", "there").alias("number"), status.alias("status"), "shown"
+            )
+            return found.localCheckpoint(eager=True)
+        finally:
+            log.unpersist()
+            base.unpersist()
 
 
 def _bias(places: Places) -> int:

@@ -13,8 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.latest import last_rows
+from upsert_platform.changelog.change_rows import ChangesOfFiles
+from upsert_platform.changelog.latest import TASK_ROWS, last_rows
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
+from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.core.errors import ReplicationError
@@ -80,24 +82,27 @@ class PinnedTable:
         raise ReplicationError(f"table '{self._source.table.name}': its changelog is being compacted; prove it again")
 
     def _hashed_rows(self) -> DataFrame:
-        """Hash every row first, and reduce then: tasks exchange some numbers a row."""
+        """Hash every row, and reduce then: tasks exchange some numbers a row."""
         from pyspark.sql.types import StructType
 
-        from upsert_platform.mysql.proof_tasks import STATES_DDL, HashedRows, ReadChanges, Then
+        from upsert_platform.mysql.proof_tasks import STATES_DDL, HashedRows, Then
 
-        places, upto = self._places, self.head.batch
-        paths = tuple(item.path for item in self._store.files() if item.may_hold(after=0, upto=upto))
-        if not paths:
+        places, store, upto = self._places, self._store, self.head.batch
+        files = [item for item in store.files() if item.may_hold(after=0, upto=upto)]
+        if not files:
             return self._spark.createDataFrame([], STATES_DDL)
-        read = ReadChanges(self._store.location, self._store.table, paths, places.task.names, upto)
-        schema = StructType.fromDDL(rows.spark_schema(self._store.table))
+        count = store.about_rows(upto=upto)
+        tasks = min(len(files), max(self._spark.sparkContext.defaultParallelism, -(-count // TASK_ROWS)))
+        shares = tuple(tuple(item.path for item in hand) for hand in deal(files, tasks))
+        read = ChangesOfFiles(store.location, store.table, shares, places.task.names, upto)
+        schema = StructType.fromDDL(rows.spark_schema(store.table))
         order = [f"{name} {schema[name].dataType.simpleString()}" for name in rows.ORDER]
-        hashed = self._spark.range(0, len(paths), 1, len(paths)).mapInArrow(
+        hashed = self._spark.range(0, tasks, 1, tasks).mapInArrow(
             Then(read, HashedRows(places, kept=rows.ORDER)), ", ".join([STATES_DDL, *order])
         )
         key = ["place"] if places.by_value else ["id"]
         names = [name for name in ("id", "place", "n", "r", "hash") if name not in key]
-        last = last_rows(hashed, key=key, keep=names, count=self._store.about_rows(upto=upto))
+        last = last_rows(hashed, key=key, keep=names, count=count)
         return last.where("hash IS NOT NULL").select("id", "place", "n", "r", "hash")
 
     def _base(self) -> DataFrame:

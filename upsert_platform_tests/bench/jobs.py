@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import resource
 import shutil
 import subprocess
@@ -16,9 +15,11 @@ from typing import Any
 
 from upsert_platform.demo.instance import SHIPPED_SETTINGS
 from upsert_platform.local.kafka import start_broker
+from upsert_platform_tests.bench.command import environment_of
 from upsert_platform_tests.bench.kafka import create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.local.tablestore.server import ServerHandle, tablestore_server
+from upsert_platform_tests.referee.judging import latest, records_of
 
 TABLES = 60
 RECORDS = 100
@@ -66,11 +67,9 @@ def _job(folder: Path, command: Sequence[str] = _RUN) -> tuple[float, float]:
     """Seconds of a sync in a process of its own, and seconds of the processor that it and its workers took."""
     (folder / "dagster").mkdir(exist_ok=True)
     shutil.copyfile(SHIPPED_SETTINGS, folder / "dagster" / "dagster.yaml")  # as `upsert-platform setup` does
-    places = {"DAGSTER_HOME": "dagster", "UPSERT_PLATFORM_HOME": "lake", "UPSERT_PLATFORM_PROJECT": "project"}
-    environment = {**os.environ, **{name: str(folder / place) for name, place in places.items()}}
     program = str(Path(sys.executable).parent / command[0])
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run([program, *command[1:]], env=environment, capture_output=True, text=True)
+    done = subprocess.run([program, *command[1:]], env=environment_of(folder), capture_output=True, text=True)
     seconds = time.monotonic() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -143,8 +142,7 @@ def _copied(folder: Path, servers: str, records: int, keys: int) -> dict[str, An
     _declare(folder, _COPY.format(columns=_USERS, servers=servers, partitions=PARTITIONS))
     with watch_memory() as peak:
         seconds, cpu = _job(folder)
-    wanted = _last_values(servers, "users")
-    found = _last_values(servers, "users-copy")
+    wanted, found = latest(records_of(servers, "users")), latest(records_of(servers, "users-copy"))
     assert wanted.keys() == found.keys()
     assert all(json.loads(wanted[key]) == json.loads(found[key]) for key in wanted)
     return row(
@@ -156,24 +154,3 @@ def _copied(folder: Path, servers: str, records: int, keys: int) -> dict[str, An
         keys=len(found),
         cpu_seconds=round(cpu, 1),
     )
-
-
-def _last_values(servers: str, topic: str) -> dict[bytes, bytes]:
-    """The value of the last record of each key, by a plain consumer."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    settings = {"bootstrap.servers": servers, "group.id": "bench", "isolation.level": "read_committed"}
-    consumer = Consumer({**settings, "auto.offset.reset": "error", "enable.partition.eof": "true"})
-    partitions = sorted(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    found: dict[bytes, bytes] = {}
-    left = set(partitions)
-    while left:
-        for message in consumer.consume(2_000, timeout=1):
-            if message.error() is not None:
-                assert message.error().name() == "_PARTITION_EOF", message.error()
-                left.discard(message.partition())
-            else:
-                found[message.key()] = message.value()
-    consumer.close()
-    return found

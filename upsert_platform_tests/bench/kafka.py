@@ -11,8 +11,8 @@ import multiprocessing
 import random
 import statistics
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.core.errors import SourceLocation
@@ -23,8 +23,10 @@ from upsert_platform.kafka.source.fetch import FETCH_RECORDS
 from upsert_platform.kafka.table import KafkaTable, read_kafka_table
 
 if TYPE_CHECKING:
+    from confluent_kafka import Producer
     from pyspark.sql import SparkSession
 
+BY_KEY: Final = -1
 USER_COLUMNS = {"id": "BIGINT", "name": "STRING", "email": "STRING", "score": "DOUBLE", "updated": "BIGINT"}
 
 
@@ -52,24 +54,33 @@ def produce_json_users(servers: str, topic: str, *, records: int, keys: int, tom
     settings: dict[str, str | int] = {"queue.buffering.max.messages": 500_000, "linger.ms": 50}
     producer = KafkaEndpoint(servers).open_producer(**settings, **{"enable.idempotence": "true"})
     numbers = random.Random(7)  # the same load in every run
-    chosen = numbers.choices(range(keys), k=records)
-    for index, key in enumerate(chosen):
-        text = None
-        if not tombstones or numbers.random() >= tombstones:
-            text = (
-                f'{{"id":{key},"name":"user-{key:08d}","email":"user{key}@example.com","score":{index % 1000}.25,'
-                f'"updated":{1_700_000_000_000 + index}}}'
-            )
+
+    def users() -> Iterator[tuple[str, str | None, int]]:
+        for index, key in enumerate(numbers.choices(range(keys), k=records)):
+            text = None
+            if not tombstones or numbers.random() >= tombstones:
+                text = (
+                    f'{{"id":{key},"name":"user-{key:08d}","email":"user{key}@example.com","score":{index % 1000}.25,'
+                    f'"updated":{1_700_000_000_000 + index}}}'
+                )
+            yield f'{{"id":{key}}}', text, BY_KEY
+
+    send(producer, topic, users())
+    return time.monotonic() - started
+
+
+def send(producer: Producer, topic: str, records: Iterable[tuple[bytes | str | None, bytes | str | None, int]]) -> None:
+    """Produce keys and values, each to a partition or to the one of its key (`BY_KEY`), and wait for their delivery."""
+    for at, (key, value, partition) in enumerate(records):
         while True:
             try:
-                producer.produce(topic, key=f'{{"id":{key}}}', value=text)
+                producer.produce(topic, value, key, partition)
                 break
             except BufferError:
                 producer.poll(0.1)
-        if index % 10_000 == 0:
+        if at % 2_000 == 0:
             producer.poll(0)
-    producer.flush()
-    return time.monotonic() - started
+    assert producer.flush(120) == 0
 
 
 def bare_consumers_rate(servers: str, topic: str, *, processes: int = 2) -> tuple[int, float]:

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,11 +21,13 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from upsert_platform.local.kafka import start_broker
+from upsert_platform.referee.topic import Record
+from upsert_platform_tests.bench.command import timed_flink
 from upsert_platform_tests.bench.jobs import _declare, _job
-from upsert_platform_tests.bench.kafka import create_topic
+from upsert_platform_tests.bench.kafka import create_topic, send
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmark, events_table
-from upsert_platform_tests.referee.judging import records_of
+from upsert_platform_tests.referee.judging import latest, records_of
 
 EVENTS = 5_000_000
 PARTITIONS = 4
@@ -79,7 +79,7 @@ def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> d
     more: dict[str, Any] = {}
     if "FLINK_SQL" in os.environ:
         with watch_memory() as their_peak:
-            theirs = _flink(folder / name / "flink.sql", _script(query, servers, f"{name}-flink", bounded=True))
+            theirs = timed_flink(folder / name / "flink.sql", _script(query, servers, f"{name}-flink", bounded=True))
         expected, their_messages = _final(servers, f"{name}-flink", name)
         if name not in BY_CLOCK:
             _judge(name, found, expected)
@@ -121,25 +121,17 @@ def _script(query: Nexmark, servers: str, target: str, *, bounded: bool) -> str:
     return f"{events_table(source + ')')}\n{views}\n{query.target(sink)}\nINSERT INTO target {query.flink};\n"
 
 
-def _flink(script: Path, text: str) -> float:
-    script.write_text(text, "utf-8")
-    started = time.monotonic()
-    done = subprocess.run([os.environ["FLINK_SQL"], str(script)], capture_output=True, text=True)
-    seconds = time.monotonic() - started
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return seconds
-
-
 def _final(servers: str, topic: str, name: str) -> tuple[Counter[str], int]:
     """The rows that a topic holds in the end, as text, with how often it has each; and its messages."""
     messages = 0
-    last: dict[bytes, bytes] = {}
-    for record in records_of(servers, topic):
-        messages += 1
-        if record.value is None:
-            last.pop(record.key or b"", None)
-        else:
-            last[record.key or b""] = record.value
+
+    def counted() -> Iterator[Record]:
+        nonlocal messages
+        for record in records_of(servers, topic):
+            messages += 1
+            yield record
+
+    last = latest(counted())
     return Counter(_shown(value, name) for value in last.values()), messages
 
 
@@ -162,8 +154,8 @@ def _plain(item: Any) -> Any:
 def _judge(name: str, ours: Counter[str], theirs: Counter[str]) -> None:
     assert theirs, f"{name}: Flink wrote nothing"
     extra, missing = ours - theirs, theirs - ours
-    told = f"{name}: {sum(extra.values())} rows that Flink does not have, {sum(missing.values())} that it has alone"
-    assert ours == theirs, f"{told}; ours {list(extra)[:3]}, Flink's {list(missing)[:3]}"
+    counts = f"{name}: {sum(extra.values())} rows that Flink does not have, {sum(missing.values())} that it has alone"
+    assert ours == theirs, f"{counts}; ours {list(extra)[:3]}, Flink's {list(missing)[:3]}"
 
 
 def _produce(servers: str, count: int, seed: int = 1) -> int:
@@ -174,19 +166,16 @@ def _produce(servers: str, count: int, seed: int = 1) -> int:
             "queue.buffering.max.messages": 1_000_000,
         }
     )  # fmt: skip
-    total = 0
-    for at, value in enumerate(_events(count, seed)):
-        total += len(value)
-        while True:
-            try:
-                producer.produce("nexmark", value, partition=at // _CHUNK % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if at % 2_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
-    return total // count
+    sizes = 0
+
+    def records() -> Iterator[tuple[None, bytes, int]]:
+        nonlocal sizes
+        for at, value in enumerate(_events(count, seed)):
+            sizes += len(value)
+            yield None, value, at // _CHUNK % PARTITIONS
+
+    send(producer, "nexmark", records())
+    return sizes // count
 
 
 def _events(count: int, seed: int) -> Iterator[bytes]:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import random
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from upsert_platform.local.kafka import start_broker
+from upsert_platform_tests.bench.command import timed_command
 from upsert_platform_tests.bench.jobs import _COPY, _USERS, PARTITIONS, _declare, _job
 from upsert_platform_tests.bench.kafka import create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row, watch_memory
@@ -67,11 +64,6 @@ def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]
 
 def _planned(folder: Path) -> tuple[float, dict[str, Any]]:
     """Seconds of `plan --estimate`, and what it says of the table."""
-    places = {"DAGSTER_HOME": "dagster", "UPSERT_PLATFORM_HOME": "lake", "UPSERT_PLATFORM_PROJECT": "project"}
-    environment = {**os.environ, **{name: str(folder / place) for name, place in places.items()}}
-    program, started = str(Path(sys.executable).parent / "upsert-platform"), time.monotonic()
-    done = subprocess.run([program, "plan", "--estimate", "--json"], env=environment, capture_output=True, text=True)
-    seconds = time.monotonic() - started
-    assert done.returncode == 2, done.stderr[-3000:]
+    seconds, done = timed_command(folder, "plan", "--estimate", "--json", codes=[2])
     (told,) = json.loads(done.stdout)["tables"]
     return seconds, told

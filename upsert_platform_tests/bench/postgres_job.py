@@ -7,9 +7,7 @@ itself (Kafka, JDBC for PostgreSQL, and the driver). Without it the platform is 
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from upsert_platform.local.kafka import start_broker
+from upsert_platform_tests.bench.command import timed_flink
 from upsert_platform_tests.bench.jobs import _USERS, _declare, _job
 from upsert_platform_tests.bench.kafka import create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row
@@ -95,14 +94,8 @@ def _platform(folder: Path, table: str, reach: dict[str, Any]) -> float:
 
 
 def _flink(script: Path, table: str, reach: dict[str, Any]) -> float:
-    script.write_text(
-        _FLINK.format(columns=_USERS, records=_USERS.rpartition(", PRIMARY")[0], table=table, **reach), "utf-8"
-    )
-    started = time.monotonic()
-    done = subprocess.run([os.environ["FLINK_SQL"], str(script)], capture_output=True, text=True)
-    seconds = time.monotonic() - started
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return seconds
+    text = _FLINK.format(columns=_USERS, records=_USERS.rpartition(", PRIMARY")[0], table=table, **reach)
+    return timed_flink(script, text)
 
 
 def _judge(connection: psycopg.Connection[Any], ours: str, theirs: str) -> None:

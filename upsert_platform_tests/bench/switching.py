@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from upsert_platform.local.kafka import start_broker
+from upsert_platform_tests.bench.command import timed_command, timed_flink
 from upsert_platform_tests.bench.jobs import _USERS
 from upsert_platform_tests.bench.kafka import create_topic, produce_json_users
 from upsert_platform_tests.bench.measure import row
@@ -127,21 +126,13 @@ class _World:
         """Carries out a statement by Flink up to the ends that the source has now; returns its seconds."""
         script = self.folder / f"{group}.sql"
         source = self.topic("users", more=_BOUNDED.format(group=group))
-        script.write_text(f"{source}{self.topic(sink, columns)}{statement};\n", "utf-8")
-        started = time.monotonic()
-        done = subprocess.run([os.environ["FLINK_SQL"], str(script)], capture_output=True, text=True)
-        assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-        return time.monotonic() - started
+        return timed_flink(script, f"{source}{self.topic(sink, columns)}{statement};\n")
 
     def command(self, *words: str) -> tuple[float, int, dict[str, Any]]:
         """Seconds, exit code and JSON of a command of the platform, in a process of its own."""
-        places = {"DAGSTER_HOME": "dagster", "UPSERT_PLATFORM_HOME": "lake", "UPSERT_PLATFORM_PROJECT": "project"}
         (self.folder / "dagster").mkdir(exist_ok=True)
-        environment = {**os.environ, **{name: str(self.folder / place) for name, place in places.items()}}
-        program, started = str(Path(sys.executable).parent / "upsert-platform"), time.monotonic()
-        done = subprocess.run([program, *words, "--json"], env=environment, capture_output=True, text=True)
-        assert done.returncode in (0, 3), done.stderr[-3000:]
-        return time.monotonic() - started, done.returncode, json.loads(done.stdout.splitlines()[-1])
+        seconds, done = timed_command(self.folder, *words, "--json", codes=[0, 3])
+        return seconds, done.returncode, json.loads(done.stdout.splitlines()[-1])
 
     def aggregate(self, rows: int) -> dict[str, Any]:
         """Flink's aggregate, judged at the offsets that its job has committed."""

@@ -20,7 +20,7 @@ import psutil
 
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.local.kafka import start_broker
-from upsert_platform_tests.bench.kafka import bare_consumers_rate, create_topic
+from upsert_platform_tests.bench.kafka import BY_KEY, bare_consumers_rate, create_topic, send
 from upsert_platform_tests.bench.measure import row, watch_memory
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.referee.judging import records_of
@@ -136,16 +136,7 @@ def _send(servers: str, topic: str, records: Iterator[tuple[bytes | None, bytes 
     """Sends records; of one key all go to one partition, in their order."""
     settings: dict[str, str | int] = {"queue.buffering.max.messages": 1_000_000, "linger.ms": 50}
     producer = KafkaEndpoint(servers).open_producer(**settings, **{"enable.idempotence": "true"})
-    for at, (key, value) in enumerate(records):
-        while True:
-            try:
-                producer.produce(topic, value, key)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if at % 10_000 == 0:
-            producer.poll(0)
-    assert producer.flush(120) == 0
+    send(producer, topic, ((key, value, BY_KEY) for key, value in records))
 
 
 def _declared(folder: Path, variables: Mapping[str, str], load: _Load) -> tuple[Stack, str]:

@@ -78,6 +78,16 @@ def records_of(bootstrap: str, *topics: str) -> Iterator[Record]:
     return consume({"bootstrap.servers": bootstrap}, topics)
 
 
+def latest(records: Iterable[Record]) -> dict[bytes | None, bytes]:
+    """The value of the last record of each key, of records of a partition in their order; tombstones leave no key."""
+    found: dict[bytes | None, bytes] = {}
+    for record in records:
+        found.pop(record.key, None)
+        if record.value is not None:
+            found[record.key] = record.value
+    return found
+
+
 def tablestore_table(
     variables: Mapping[str, str], table: str, columns: Mapping[str, str], primary_key: Sequence[str]
 ) -> Iterator[list[Any]]:

@@ -18,13 +18,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from upsert_platform_tests.graph.stack import KEY, Stack
-from upsert_platform_tests.referee.judging import records_of
+from upsert_platform_tests.graph.stack import Stack
+from upsert_platform_tests.referee.judging import latest, records_of
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(900)]
 
 EARLIER = "976ac0baf83d26afb74e73e52fdef836685b5704"
-"""The lake has been read by every commit since."""
+"""The commit from which the test upgrades, unless `UPGRADE_FROM` names another."""
 ROOT = Path(__file__).parents[2]
 COMMAND = str(Path(sys.executable).parent / "upsert-platform")
 TABLES = {"tables/users_serving", "tables/users_warehouse", "tables/per_region", "tables/richest"}
@@ -36,7 +36,7 @@ CREATE TABLE per_region (
   'properties.bootstrap.servers' = '${{UPSERT_KAFKA_BOOTSTRAP_SERVERS}}',
   'key.format' = 'json', 'value.format' = 'json'
 );
-INSERT INTO per_region SELECT region, COUNT(*), SUM(balance) FROM users WHERE region IS NOT NULL GROUP BY region;
+INSERT INTO per_region SELECT region, COUNT(*), SUM(balance) FROM users GROUP BY region;
 CREATE TABLE richest (
   region STRING, place BIGINT, user_id BIGINT, PRIMARY KEY (region, place) NOT ENFORCED
 ) WITH (
@@ -47,7 +47,7 @@ CREATE TABLE richest (
 INSERT INTO richest SELECT region, place, user_id FROM (
   SELECT region, user_id,
     ROW_NUMBER() OVER (PARTITION BY region ORDER BY balance DESC, user_id) AS place
-  FROM users WHERE region IS NOT NULL AND balance IS NOT NULL
+  FROM users
 ) WHERE place <= 3;
 """
 
@@ -73,13 +73,10 @@ def _run(stack: Stack, *command: str, tree: Path | None = None) -> subprocess.Co
 
 
 def _last(stack: Stack, name: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-    rows: dict[bytes, dict[str, Any]] = {}
-    for record in records_of(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-{name}"):
-        if record.value is None:
-            rows.pop(record.key or b"", None)
-        else:
-            rows[record.key or b""] = json.loads(record.value, parse_float=Decimal)
-    return {tuple(json.loads(key).values()): row for key, row in rows.items()}
+    found = latest(records_of(stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], f"{stack.topic}-{name}"))
+    return {
+        tuple(json.loads(key or b"").values()): json.loads(value, parse_float=Decimal) for key, value in found.items()
+    }
 
 
 def _judge(stack: Stack) -> None:
@@ -88,20 +85,13 @@ def _judge(stack: Stack) -> None:
     assert stack.warehouse_differences() == []
     regions: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in stack.users.rows.values():
-        if row["region"] is not None:
-            regions[row["region"]].append(row)
+        regions[row["region"]].append(row)
     counted = {key: (row["users"], row["balance"]) for (key,), row in _last(stack, "per-region").items()}
-    sums = {
-        region: [Decimal(row["balance"]) for row in rows if row["balance"] is not None]
-        for region, rows in regions.items()
-    }
-    assert counted == {
-        region: (len(rows), sum(sums[region]) if sums[region] else None) for region, rows in regions.items()
-    }
+    assert counted == {region: (len(rows), sum(row["balance"] for row in rows)) for region, rows in regions.items()}
     found = {key: row["user_id"] for key, row in _last(stack, "richest").items()}
     expected = {}
     for region, rows in regions.items():
-        ranked = sorted((-Decimal(row["balance"]), row["user_id"]) for row in rows if row["balance"] is not None)
+        ranked = sorted((-row["balance"], row["user_id"]) for row in rows)
         expected |= {(region, place): user for place, (_, user) in enumerate(ranked[:3], 1)}
     assert found == expected
 
@@ -116,7 +106,7 @@ def _materialized(stack: Stack) -> dict[str, int]:
 def test_lake_tables_and_runs_of_an_earlier_commit_are_carried_on(stack: Stack, earlier: Path) -> None:
     stack.declare()
     with (stack.project / "users.sql").open("a") as script:
-        script.write(_QUERIES.format(topic=stack.topic, key=KEY))
+        script.write(_QUERIES.format(topic=stack.topic))
     dagster = stack.command()
     seen = _run(stack, sys.executable, "-c", "import upsert_platform; print(upsert_platform.__file__)", tree=earlier)
     assert seen.stdout.startswith(str(earlier))
