@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import read_rows
 from upsert_platform.changelog.declared_values import cut_keys, with_declared_keys
+from upsert_platform.changelog.latest import TASK_ROWS
+from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.rows import ORDER
 from upsert_platform.core.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.live_files import LiveFile
     from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.changelog.tables import TableLocation
@@ -91,6 +94,7 @@ class ChangesOfFiles:
         shares: paths of the files of each share, relative to the changelog.
         columns: of the changes, beside their kind and those that order them.
         upto: the last batch of which changes are yielded.
+        drawn: which keys are yielded; None: all of them. With it, `columns` have the primary key.
     """
 
     location: TableLocation
@@ -98,13 +102,30 @@ class ChangesOfFiles:
     shares: tuple[tuple[str, ...], ...]
     columns: tuple[str, ...]
     upto: int
+    drawn: Drawn | None = None
+
+    @classmethod
+    def of(
+        cls, store: ChangelogStore, *, columns: Sequence[str], upto: int, tasks: int, drawn: Drawn | None = None
+    ) -> ChangesOfFiles:
+        """Return the function for all files of a changelog; without a share where there is none.
+
+        Args:
+            tasks: at least so many shares, if there are files enough.
+        """
+        files = [item for item in store.files() if item.may_hold(after=0, upto=upto)]
+        rows_of_task = TASK_ROWS * (1 if drawn is None else drawn.one_in)
+        count = min(len(files), max(tasks, -(-store.about_rows(upto=upto) // rows_of_task)))
+        shares = tuple(tuple(item.path for item in hand) for hand in deal(files, count)) if files else ()
+        return cls(store.location, store.table, shares, tuple(columns), upto, drawn)
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from change_batches(
+                for part in change_batches(
                     self.table, self.location, self.shares[number], columns=self.columns, after=0, upto=self.upto
-                )
+                ):
+                    yield part if self.drawn is None else self.drawn.of(part, self.table.primary_key)
 
 
 def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:

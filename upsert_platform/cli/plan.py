@@ -25,9 +25,11 @@ CHANGES: Final = 2
 @click.option(
     "--deployed",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Folder of the project as it is deployed: differences of declarations are shown, too.",
+    help="Folder of the project as it is deployed: shows differences of declarations, spares --estimate the tables.",
 )
-@click.option("--estimate", is_flag=True, help="Compare one key in 32, and estimate the counts.")
+@click.option(
+    "--estimate", is_flag=True, help="Compare one key in 32, or fewer of a large table, and estimate the counts."
+)
 @click.option("--examples", default=20, show_default=True, type=click.IntRange(0), help="Rows that differ to show.")
 @project_option()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, which `apply` takes, and nothing else.")

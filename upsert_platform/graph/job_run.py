@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -101,24 +102,25 @@ class CodeLocation:
         from dagster._core.code_pointer import CodePointer
         from dagster._core.definitions.reconstruct import ReconstructableRepository
         from dagster._core.errors import DagsterImportError
-        from dagster._core.workspace.autodiscovery import loadable_targets_from_python_module
 
         self.module = module
         folder = str(Path.cwd())
         try:
-            target = loadable_targets_from_python_module(module, folder)[0]
+            attribute, self._definitions = _definitions_of(module, folder)
         except (ImportError, dg.DagsterInvariantViolationError, DagsterImportError) as error:
             raise JobRunError(
                 f"no code location in module '{module}': {error}. Name the module of your Definitions with --module, or"
                 " run the command in the folder whose pyproject.toml declares it"
             ) from error
         self._repository: ReconstructableRepository = ReconstructableRepository(
-            CodePointer.from_module(module, target.attribute, folder)
+            CodePointer.from_module(module, attribute, folder)
         )
 
     @property
     def definition(self) -> dg.RepositoryDefinition:
         """The location's jobs, assets and sensors."""
+        if self._definitions is not None:
+            return self._definitions.get_repository_def()
         return self._repository.get_definition()
 
     def projects(self) -> list[LocatedProject]:
@@ -276,6 +278,23 @@ class CodeLocation:
                 found = sensors[0].evaluate_tick(context)
             cursor = found.cursor or cursor
             yield [item for item in found.run_requests or () if item.job_name in (None, job)]
+
+
+def _definitions_of(module: str, folder: str) -> tuple[str, dg.Definitions | None]:
+    """Return the attribute of a module with its definitions, and these, if they are `Definitions`.
+
+    Dagster's own search, and its way from what it finds to a repository, load Dagster's tools for tests: that takes as
+    long as to read a hundred tables. They are left to modules that do not have just one `Definitions`.
+    """
+    from dagster._core.code_pointer import load_python_module
+    from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
+    from dagster.components.definitions import LazyDefinitions
+
+    found = vars(load_python_module(module, folder))
+    given = {name: item for name, item in found.items() if isinstance(item, dg.Definitions)}
+    if len(given) == 1 and not any(isinstance(item, LazyDefinitions) for item in found.values()):
+        return next(iter(given.items()))
+    return loadable_targets_from_loaded_module(sys.modules[module])[0].attribute, None
 
 
 def _instead(name: str, names: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ from upsert_platform.sync.comparison import SHOWN_ROWS
 class PlanConfig(dg.Config):
     """Run configuration of a plan."""
 
-    estimate: bool = Field(False, description="Compare one key in 32, and estimate the counts.")
+    estimate: bool = Field(False, description="Compare one key in 32 (in a large table fewer); estimate the counts.")
     deployed: str | None = Field(
         None,
         description="Folder of the project as it is deployed: differences of declarations count, too.",

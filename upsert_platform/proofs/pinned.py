@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.change_rows import ChangesOfFiles
-from upsert_platform.changelog.latest import TASK_ROWS, last_rows
+from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
-from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.core.errors import ReplicationError
@@ -88,13 +87,11 @@ class PinnedTable:
         from upsert_platform.mysql.proof_tasks import STATES_DDL, HashedRows, Then
 
         places, store, upto = self._places, self._store, self.head.batch
-        files = [item for item in store.files() if item.may_hold(after=0, upto=upto)]
-        if not files:
+        parallel = self._spark.sparkContext.defaultParallelism
+        read = ChangesOfFiles.of(store, columns=places.task.names, upto=upto, tasks=parallel)
+        tasks = len(read.shares)
+        if not tasks:
             return self._spark.createDataFrame([], STATES_DDL)
-        count = store.about_rows(upto=upto)
-        tasks = min(len(files), max(self._spark.sparkContext.defaultParallelism, -(-count // TASK_ROWS)))
-        shares = tuple(tuple(item.path for item in hand) for hand in deal(files, tasks))
-        read = ChangesOfFiles(store.location, store.table, shares, places.task.names, upto)
         schema = StructType.fromDDL(rows.spark_schema(store.table))
         order = [f"{name} {schema[name].dataType.simpleString()}" for name in rows.ORDER]
         hashed = self._spark.range(0, tasks, 1, tasks).mapInArrow(
@@ -102,7 +99,7 @@ class PinnedTable:
         )
         key = ["place"] if places.by_value else ["id"]
         names = [name for name in ("id", "place", "n", "r", "hash") if name not in key]
-        last = last_rows(hashed, key=key, keep=names, count=count)
+        last = last_rows(hashed, key=key, keep=names, count=store.about_rows(upto=upto))
         return last.where("hash IS NOT NULL").select("id", "place", "n", "r", "hash")
 
     def _base(self) -> DataFrame:

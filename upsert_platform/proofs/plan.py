@@ -29,13 +29,14 @@ from upsert_platform.engine.engine import advance, plan_batch
 from upsert_platform.engine.store import PLAN, QueryStore
 from upsert_platform.proofs.consumers import Change, Consumer, consumers_of
 from upsert_platform.proofs.declared_changes import declared_changes
+from upsert_platform.proofs.estimate import deployed_target, sampled_sides
 from upsert_platform.proofs.inputs import queries_of, tables_of
 from upsert_platform.proofs.world import World, world_of
 from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog_of, query_store
 from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_sums import bucket_of
-from upsert_platform.sync.verify import as_held, is_comparable, judged_by_buckets, summed
+from upsert_platform.sync.verify import NO_ROWS, as_held, is_comparable, judged_by_buckets, judged_rows, summed
 from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.store import ChangelogStore
 
 _ONE_IN: Final = 32
-"""The share of keys that an estimate looks at."""
+"""An estimate looks at one key in so many at most, and at fewer of tables with more keys than these:"""
+_SAMPLED_ROWS: Final = 200_000
+_LEAST_SHARE: Final = 4096
 
 
 class Kind(StrEnum):
@@ -88,6 +91,7 @@ class TablePlan:
         rows: rows that differ: `missing` ones would be added, `extra` ones removed, `stale` ones changed. None where
             rows are not compared.
         estimated: whether `rows` is an estimate, of a sample of keys.
+        one_in: the sample has one key in so many.
         rebuilds: queries whose result has to be computed anew.
         reason: why the table is refused, or its rows are not compared.
         command: what makes the rows equal; empty where nothing has to be done.
@@ -100,6 +104,7 @@ class TablePlan:
     declared: tuple[str, ...] = ()
     rows: Comparison | None = None
     estimated: bool = False
+    one_in: int = 1
     rebuilds: tuple[str, ...] = ()
     reason: str = ""
     command: str = ""
@@ -175,7 +180,7 @@ def plan_project(
     chosen = [target for name, target in binding.targets.items() if not tables or name in tables]
     world = world_of(binding, lake, [target.table.name for target in chosen])
     scratch = lake.proof("(plan)", f"plan-{uuid.uuid4().hex[:12]}")
-    planning = _Planning(spark, binding, lake, scratch, estimate=estimate, examples=examples)
+    planning = _Planning(spark, binding, lake, scratch, deployed, estimate=estimate, examples=examples)
     plans = []
     try:
         for target in chosen:
@@ -217,12 +222,21 @@ class _Planning:
     """Compares tables with what their inserts would write."""
 
     def __init__(
-        self, spark: SparkSession, binding: Binding, lake: Lake, scratch: Lake, *, estimate: bool, examples: int
+        self,
+        spark: SparkSession,
+        binding: Binding,
+        lake: Lake,
+        scratch: Lake,
+        deployed: Project | None,
+        *,
+        estimate: bool,
+        examples: int,
     ) -> None:
         self._spark = spark
         self._binding = binding
         self._lake = lake
         self._scratch = scratch
+        self._deployed = deployed
         self._estimate = estimate
         self._examples = examples
 
@@ -271,16 +285,26 @@ class _Planning:
             cost = self._cost(target, found, began=began, compared=compared)
             return TablePlan(name, Kind.NEW, rows=found, rebuilds=rebuilds, command=command, cost=cost)
         own = not rebuilds and state.changelog_id == head.changelog_id
-        found, columns = self._rows(hop, min(state.applied_batch, head.batch) if own else head.batch)
-        reason = _behind(state.applied_batch, head.batch) if own else ""
+        before = deployed_target(target, self._binding.project, self._deployed) if own and self._estimate else None
+        upto = min(state.applied_batch, head.batch) if own else head.batch
+        one_in = _share_of(store.about_rows(upto=upto)) if self._estimate else 1
+        if before is None:
+            found, columns = self._rows(hop, upto, one_in)
+        else:
+            found, columns = self._rows_by_lake(hop, before, upto, one_in)
+        notes = [_behind(state.applied_batch, head.batch) if own else ""]
+        if self._estimate:
+            notes.append(_basis(name, one_in, by_lake=before is not None))
+        reason = "; ".join(filter(None, notes))
         if found.passed and not rebuilds:
-            return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate, reason=reason)
+            return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate, one_in=one_in, reason=reason)
         command = "upsert-platform run rebuild" if rebuilds else f"upsert-platform reconcile {name}"
         return TablePlan(
             name,
             Kind.CHANGED,
             rows=found,
             estimated=self._estimate,
+            one_in=one_in,
             rebuilds=rebuilds,
             reason=reason,
             command=command,
@@ -356,29 +380,63 @@ class _Planning:
         count = self._changes(hop, upto).where(F.col(OPERATION) == OPERATION_UPSERT).count()
         return Comparison(upto, True, count, missing=count, extra=0, stale=0, refused=0, sample=())
 
-    def _rows(self, hop: DestinationHop, upto: int) -> tuple[Comparison, dict[str, int]]:
-        """Return the rows that differ, and for each column the number of rows in which it does."""
+    def _rows(self, hop: DestinationHop, upto: int, one_in: int) -> tuple[Comparison, dict[str, int]]:
+        """Return the rows that differ from those of the table, and the number of rows in which each column does."""
         changes, actual = self._changes(hop, upto), hop.destination.read(self._spark)
         if self._estimate:
-            changes, actual = (self._sampled(frame, hop.destination.primary_key) for frame in (changes, actual))
-        joined, equal = judged_by_buckets(hop, changes, actual)
+            key = hop.destination.primary_key
+            changes, actual = (_sampled(frame, key, one_in) for frame in (changes, actual))
+        return self._judged(hop, changes, actual, upto, one_in)
+
+    def _rows_by_lake(
+        self, hop: DestinationHop, before: Target, upto: int, one_in: int
+    ) -> tuple[Comparison, dict[str, int]]:
+        """As `_rows`, of a sample, without the table: against what its deployed insert makes of it."""
+        sample = hop.sample(self._spark, upto=upto, one_in=one_in).persist()
+        try:
+            changes, actual = sampled_sides(self._spark, hop, before, sample, upto=upto)
+            return self._judged(hop, changes, actual, upto, one_in)
+        finally:
+            sample.unpersist()
+
+    def _judged(
+        self, hop: DestinationHop, changes: DataFrame, actual: DataFrame, upto: int, one_in: int
+    ) -> tuple[Comparison, dict[str, int]]:
+        # A sample is small, and its sides are computed once where they are joined at once.
+        joined, equal = (
+            (judged_rows(hop, changes, actual), NO_ROWS) if self._estimate else judged_by_buckets(hop, changes, actual)
+        )
         judged = joined.persist()
         try:
             found = summed(hop, judged, batch=upto, complete=True, most=self._examples, equal=equal)
             columns = _differing_columns(hop, judged) if found.stale else {}
         finally:
             judged.unpersist()
-        if not self._estimate:
-            return found, columns
-        found = replace(
-            found, missing=_ONE_IN * found.missing, extra=_ONE_IN * found.extra, stale=_ONE_IN * found.stale
-        )
-        return found, {name: _ONE_IN * count for name, count in columns.items()}
+        found = replace(found, missing=one_in * found.missing, extra=one_in * found.extra, stale=one_in * found.stale)
+        return found, {name: one_in * count for name, count in columns.items()}
 
-    def _sampled(self, frame: DataFrame, key: Sequence[str]) -> DataFrame:
-        from pyspark.sql import functions as F
 
-        return frame.where(bucket_of([F.col(quote_name(name)) for name in key]) % _ONE_IN == 0)
+def _share_of(rows: int) -> int:
+    """Return the share of keys that an estimate of so many rows looks at: one in so many, a power of two."""
+    one_in = _ONE_IN
+    while rows > one_in * _SAMPLED_ROWS and one_in < _LEAST_SHARE:
+        one_in *= 2
+    return one_in
+
+
+def _sampled(frame: DataFrame, key: Sequence[str], one_in: int) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return frame.where(bucket_of([F.col(quote_name(name)) for name in key]) % one_in == 0)
+
+
+def _basis(table: str, one_in: int, *, by_lake: bool) -> str:
+    if not by_lake:
+        return f"one key in {one_in} was compared with the table"
+    return (
+        f"one key in {one_in} was compared on the lake, as if the table held what the deployed project writes:"
+        f" 'upsert-platform verify {table}' says whether it does"
+    )
 
 
 def _behind(applied: int, head: int) -> str:

@@ -118,6 +118,7 @@ def _table_data(plan: TablePlan) -> dict[str, Any]:
         "columns": dict(plan.columns),
         "compared": None if plan.rows is None else plan.rows.compared,
         "estimated": plan.estimated,
+        "one_in": plan.one_in,
         "rebuilds": list(plan.rebuilds),
         "reason": plan.reason,
         "command": plan.command,

@@ -15,6 +15,7 @@ from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import KEYS, RefusedStore, key_frame
 from upsert_platform.changelog.replays import dated_rows
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, PARTITIONS_MET, stored_columns
+from upsert_platform.changelog.sampled_rows import latest_of_sample
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.core.capabilities import ComparesRecords, KeepsOlderRows, StoresOtherValues, TellsBefore
@@ -314,6 +315,17 @@ class DestinationHop:
         if self.target.source.table.primary_key:
             return self._last_written(frame, after=after, upto=upto)
         return self._last_written(computed(frame), after=after, upto=upto).drop(PARTITIONS_MET)
+
+    def sample(self, spark: SparkSession, *, upto: int, one_in: int) -> DataFrame:
+        """Return the last rows up to a batch of about one in `one_in` keys of the source, which has a key."""
+        names = [column.name for column in stored_columns(self.target.source.table)]
+        return latest_of_sample(
+            spark, self.store, upto=upto, columns=names, one_in=one_in, ordered=bool(self._folded_key())
+        )
+
+    def changes_of_sample(self, spark: SparkSession, sample: DataFrame, *, upto: int) -> DataFrame:
+        """As `changes` of the batches up to one, of the rows of `sample`."""
+        return self._last_written(self._transformed(spark, sample), after=0, upto=upto).drop(FAILED)
 
     def _failed(self, transformed: DataFrame, span: BatchSpan) -> Written[TaskStats] | None:
         """Sets the rows that cannot be computed aside, before anything is written; they are kept with the others.

@@ -56,11 +56,8 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
             DestinationError: missing, or different; every difference is named.
             EndpointError: not reachable, or credentials refused.
         """
-        there = self._created()
-        if self.table.settings.auto_create and there is None:
-            self._control.forget_position()
-        prepare_table(self._client, self.table)
-        self._prepared = self._created() if there is None else there
+        there = prepare_table(self._client, self.table, before_create=self._control.forget_position)
+        self._prepared = self._created() if there is None else there.created
 
     def schema_difference(self) -> str | None:
         """Return the difference between the table's keys and predefined columns and the declared ones; other columns

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
 
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
@@ -17,19 +17,24 @@ _CREATION_TIME: Final = 9
 """Number of the field of DescribeTableResponse."""
 
 
-def prepare_table(client: Client, table: TablestoreTable) -> bool:
+def prepare_table(
+    client: Client, table: TablestoreTable, *, before_create: Callable[[], None] = lambda: None
+) -> Described | None:
     """Creates the table when it is missing and ``auto.create`` is on, compares it otherwise.
 
+    Args:
+        before_create: is called where the table is about to be created.
+
     Returns:
-        Whether it was created.
+        What was there; None where the table was created.
 
     Raises:
         DestinationError: missing, or different; every difference is named.
     """
-    described = describe(client, table.table_name)
-    if described is not None:
-        _compare(described, table)
-        return False
+    there = told_of(client, table.table_name)
+    if there is not None:
+        _compare(there.description, table)
+        return there
     settings = table.settings
     if not settings.auto_create:
         raise DestinationError(
@@ -37,6 +42,7 @@ def prepare_table(client: Client, table: TablestoreTable) -> bool:
             " it, or set 'auto.create' = 'true'"
         )
     keys = [(column.name, str(column.stored)) for column in table.primary_key]
+    before_create()
     create_table(
         client,
         table.table_name,
@@ -48,7 +54,7 @@ def prepare_table(client: Client, table: TablestoreTable) -> bool:
     )
     probe = [(column.name, _lowest(column.stored)) for column in table.primary_key]
     wait_until_ready(client, table.table_name, probe=probe, seconds=settings.retry_deadline.total_seconds())
-    return True
+    return None
 
 
 def check_table(client: Client, table: TablestoreTable) -> None:
@@ -74,14 +80,41 @@ def schema_difference(client: Client, table: TablestoreTable) -> str | None:
     return None if described is None else _difference(described, table)
 
 
-def describe(client: Client, table_name: str) -> Any | None:
-    """The SDK's description of a table; None when it does not exist."""
+class Described(NamedTuple):
+    """A table as the service describes it.
+
+    Attributes:
+        description: as the SDK reads it.
+        created: in microseconds since 1970; 0 when the service does not tell.
+    """
+
+    description: Any
+    created: int
+
+
+def told_of(client: Client, table_name: str) -> Described | None:
+    """Return what the service tells of a table, by one request; None when it does not exist."""
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    from tablestore.decoder import OTSProtoBufferDecoder
+    from tablestore.protobuf.table_store_pb2 import DescribeTableRequest
+
     try:
-        return client.repeat("describe_table", table_name)
+        answer = client.post("DescribeTable", DescribeTableRequest(table_name=table_name).SerializeToString())
     except ServiceError as error:
         if is_missing(error):
             return None
         raise
+    description, response = OTSProtoBufferDecoder("utf8").decode_response("DescribeTable", answer, None)
+    # The SDK's messages do not know the field; those of other languages do.
+    unknown: Any = UnknownFieldSet(response)
+    found = [item.data for item in unknown if item.field_number == _CREATION_TIME]
+    return Described(description, int(found[0]) if found else 0)
+
+
+def describe(client: Client, table_name: str) -> Any | None:
+    """The SDK's description of a table; None when it does not exist."""
+    told = told_of(client, table_name)
+    return None if told is None else told.description
 
 
 def created_at(client: Client, table_name: str) -> int | None:
@@ -90,21 +123,8 @@ def created_at(client: Client, table_name: str) -> int | None:
     Returns:
         None when it does not exist; 0 when the service does not tell.
     """
-    from google.protobuf.unknown_fields import UnknownFieldSet
-    from tablestore.protobuf.table_store_pb2 import DescribeTableRequest, DescribeTableResponse
-
-    try:
-        answer = client.post("DescribeTable", DescribeTableRequest(table_name=table_name).SerializeToString())
-    except ServiceError as error:
-        if is_missing(error):
-            return None
-        raise
-    response = DescribeTableResponse()
-    response.ParseFromString(answer)
-    # The SDK's messages do not know the field; those of other languages do.
-    unknown: Any = UnknownFieldSet(response)
-    found = [item.data for item in unknown if item.field_number == _CREATION_TIME]
-    return int(found[0]) if found else 0
+    told = told_of(client, table_name)
+    return None if told is None else told.created
 
 
 def create_table(

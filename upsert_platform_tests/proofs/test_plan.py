@@ -216,6 +216,13 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
         found = (plan.kind, (plan.added, plan.changed, plan.removed), bool(plan.rebuilds))
         if plan.kind is not Kind.NEW and plan.columns != changed_columns(change, orders):
             wrong.append((name, changed_columns(change, orders), plan.columns))
+        with monkeypatch.context() as patched:
+            patched.setattr("upsert_platform.proofs.plan._ONE_IN", 1)  # a sample of all keys
+            about = planned(folder, tables=[change.table], estimate=True)[change.table]
+        if found != (about.kind, (about.added, about.changed, about.removed), bool(about.rebuilds)):
+            wrong.append((name, found, "estimate", about))
+        if about.columns != plan.columns:
+            wrong.append((name, plan.columns, "estimate", about.columns))
         if wanted != found or change.declared not in "\n".join(plan.declared) or change.reason not in plan.reason:
             wrong.append((name, wanted, found, plan.declared, plan.reason))
         assert plan.rows is None or len(plan.rows.sample) == plan.changed + plan.removed + (
