@@ -146,12 +146,13 @@ def read_kind(
 def _mask(table: pa.Table, kind: str, *, after: int, upto: int | None) -> pa.BooleanArray:
     """Return what `rows_of` selects, of some thousand rows.
 
-    A value of Python makes Arrow load pandas, which takes longer than a look at many changelogs: here there is none.
+    Arrow loads pandas to take a value of Python or to give an array of numpy, which takes longer than a look at many
+    changelogs.
     """
     import numpy as np
     import pyarrow as pa
 
-    batch = table.column(rows.BATCH).to_numpy()
+    batch = np.fromiter(table.column(rows.BATCH).to_pylist(), np.int64, table.num_rows)
     chosen = np.fromiter((item == kind for item in table.column(rows.KIND).to_pylist()), bool, table.num_rows)
     chosen &= batch > after
     if upto is not None:

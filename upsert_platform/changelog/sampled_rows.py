@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.change_rows import ChangesOfFiles
-from upsert_platform.changelog.counting_rows import Drawn
 from upsert_platform.changelog.latest import latest_per_key
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def latest_of_sample(
         ordered: see `latest_per_key`.
     """
     from pyspark.sql.types import StructType
+
+    from upsert_platform.changelog.counting_rows import Drawn
 
     key, parallel = store.table.primary_key, spark.sparkContext.defaultParallelism
     names = tuple(dict.fromkeys([*key, *columns]))

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.core.capabilities import StoresOtherValues
 from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
-from upsert_platform.core.model import Insert, Project, Table
+from upsert_platform.core.model import Project
 from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.proofs.declared_changes import column_changes
-from upsert_platform.sql.insert import written_columns
 from upsert_platform.sync.binding import QuerySource, Target
 from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.transform import expressions_of
 from upsert_platform.sync.verify import as_held
 
 if TYPE_CHECKING:
@@ -46,15 +46,10 @@ def deployed_target(target: Target, project: Project, deployed: Project | None) 
     same = all(types.get(column.name, str(column.type)) == str(column.type) for column in target.table.columns)
     if not now.primary_key or not same or before.primary_key != target.table.primary_key:
         return None
-    if _key_of(inserts[0], before) != _key_of(target.insert, target.table):
+    made, made_now = expressions_of(inserts[0], before), expressions_of(target.insert, target.table)
+    if any(made[name] != made_now[name] for name in before.primary_key):
         return None
     return replace(target, table=before, insert=inserts[0])
-
-
-def _key_of(insert: Insert, table: Table) -> list[str]:
-    """Return the expressions of an insert for the primary key."""
-    made = dict(zip((column.name for column in written_columns(table)), insert.projections, strict=True))
-    return [made[name] for name in table.primary_key]
 
 
 def sampled_sides(

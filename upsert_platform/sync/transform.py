@@ -78,6 +78,11 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
     return f"SELECT\n  {outer}\nFROM (\n  {changes}\n) AS {_CHANGES}"
 
 
+def expressions_of(insert: Insert, target: Table) -> dict[str, str]:
+    """Return the columns that an insert writes, each with its expression."""
+    return {column.name: text for column, text in zip(written_columns(target), insert.projections, strict=True)}
+
+
 def change_frame(spark: SparkSession, insert: Insert, source: Table, target: Table, view: str) -> DataFrame:
     """The change frame of `change_query`."""
     return flink_sql(spark, change_query(insert, source, target, view))
