@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -283,18 +282,19 @@ class CodeLocation:
 def _definitions_of(module: str, folder: str) -> tuple[str, dg.Definitions | None]:
     """Return the attribute of a module with its definitions, and these, if they are `Definitions`.
 
-    Dagster's own search, and its way from what it finds to a repository, load Dagster's tools for tests: that takes as
-    long as to read a hundred tables. They are left to modules that do not have just one `Definitions`.
+    Dagster's own search, and its way from what it finds to a repository, load Dagster's tools for tests, which nothing
+    else needs. They are left to modules that do not have just one `Definitions`.
     """
     from dagster._core.code_pointer import load_python_module
     from dagster._core.workspace.autodiscovery import loadable_targets_from_loaded_module
     from dagster.components.definitions import LazyDefinitions
 
-    found = vars(load_python_module(module, folder))
+    loaded = load_python_module(module, folder)
+    found = vars(loaded)
     given = {name: item for name, item in found.items() if isinstance(item, dg.Definitions)}
     if len(given) == 1 and not any(isinstance(item, LazyDefinitions) for item in found.values()):
         return next(iter(given.items()))
-    return loadable_targets_from_loaded_module(sys.modules[module])[0].attribute, None
+    return loadable_targets_from_loaded_module(loaded)[0].attribute, None
 
 
 def _instead(name: str, names: Sequence[str]) -> str:

@@ -45,9 +45,10 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.store import ChangelogStore
 
 _ONE_IN: Final = 32
-"""An estimate looks at one key in so many at most, and at fewer of tables with more keys than these:"""
+"""The largest share of keys that an estimate looks at: one key in so many."""
 _SAMPLED_ROWS: Final = 200_000
-_LEAST_SHARE: Final = 4096
+"""Rows of a changelog that a sample has at most, about: of a longer changelog a smaller share is drawn."""
+_SMALLEST_SHARE: Final = 4096
 
 
 class Kind(StrEnum):
@@ -93,7 +94,7 @@ class TablePlan:
         estimated: whether `rows` is an estimate, of a sample of keys.
         one_in: the sample has one key in so many.
         rebuilds: queries whose result has to be computed anew.
-        reason: why the table is refused, or its rows are not compared.
+        reason: why the table is refused, or its rows are not compared; of an estimate, what was compared.
         command: what makes the rows equal; empty where nothing has to be done.
         columns: column outside the key to the number of `stale` rows in which it differs.
         consumers: tables and consumers of contracts that read what changes.
@@ -419,7 +420,7 @@ class _Planning:
 def _share_of(rows: int) -> int:
     """Return the share of keys that an estimate of so many rows looks at: one in so many, a power of two."""
     one_in = _ONE_IN
-    while rows > one_in * _SAMPLED_ROWS and one_in < _LEAST_SHARE:
+    while rows > one_in * _SAMPLED_ROWS and one_in < _SMALLEST_SHARE:
         one_in *= 2
     return one_in
 

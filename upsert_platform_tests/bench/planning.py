@@ -49,6 +49,7 @@ def run(*, records: int = RECORDS, keys: int = KEYS) -> Iterator[dict[str, Any]]
         for name, count in {"removed": left_out, "changed": changed}.items():
             # A key in `one_in` is looked at: four standard deviations of the estimate.
             assert abs(told[name] - count) <= 4 * math.sqrt(told["one_in"] * count), (name, told[name], count)
+        assert told["one_in"] <= max(32, records // 100_000), "the sample is too small to tell anything"
         assert (told["estimated"], told["kind"]) == (True, "changed")
         yield row(
             "plan_estimate",
