@@ -3,7 +3,8 @@
 With Arrow each task reads the files itself, keeps the keys that fall to it, and reduces those. Nothing is shuffled or
 sorted, into which most of the time goes when Spark reduces. Every task reads every file, so that longer spans are left
 to Spark (`latest.latest_per_key`), whose cost per row does not grow with them. Where few keys of the span come more
-than once, every task reads files of its own (`counting_rows`).
+than once, every task reads the keys of all files, and other columns of files of its own alone (`counting_rows`); much
+longer spans are reduced so, for whoever is content to learn that too many keys are repeated.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 4_000_000
 MOST_BYTES: Final = 512 << 20
 """Rows of a span, and bytes of its files, above which Spark reduces it."""
+MOST_COUNTED: Final = 16_000_000
+"""Rows of a span whose keys each task may hold: some 40 bytes a row."""
 _TASK_ROWS: Final = 500_000
 _TASK_BYTES: Final = 64 << 20
 """What one task holds of them, at most, where keys are spread evenly."""
@@ -43,6 +46,10 @@ _UNEVEN: Final = 1.3
 """Times the mean that the largest share of files may have, for them to be dealt to tasks."""
 _MORE_TASKS: Final = 2
 """Tasks that there may be beside those that are needed, where files are dealt evenly then."""
+
+
+class ManyRepeatedKeysError(Exception):
+    """So many keys come more than once that they have to be divided among tasks; see `SpanReduction.counts_only`."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +64,7 @@ class SpanReduction:
         shares: the files of each task, about as many bytes each, for where few keys come twice; none where a few files
             have most of the rows.
         drawn: which keys of earlier batches count; None: all of them.
+        counts_only: `ManyRepeatedKeysError` is raised where keys would be divided, before a row is given.
     """
 
     location: TableLocation
@@ -69,12 +77,15 @@ class SpanReduction:
     tasks: int
     shares: tuple[tuple[str, ...], ...] = ()
     drawn: Drawn | None = None
+    counts_only: bool = False
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from upsert_platform.changelog.counting_rows import counting_rows
 
         read = partial(_changes, self)
         counting = counting_rows(self.paths, self.key, read, drawn=self.drawn) if self.shares else None
+        if counting is None and self.counts_only:
+            raise ManyRepeatedKeysError
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 yield from _reduced(self, number) if counting is None else _left_of_share(self, number, counting)
@@ -136,27 +147,36 @@ def reduction_in_tasks(
     key: Sequence[str],
     columns: Sequence[str],
     drawn: Drawn | None = None,
+    counts_longer: bool = False,
 ) -> SpanReduction | None:
     """Return a reduction by Arrow, or None if it cannot tell the keys apart or there is too much data for it.
 
     Args:
         drawn: which keys of earlier batches count; None: all of them.
+        counts_longer: of a span that is too long to be divided, one that `counts_only` is wanted.
     """
     kinds = {column.name: column.type for column in rows.stored_columns(store.table)}
     if not all(can_be_told_apart(kinds[name]) for name in key):
         return None
     files = [item for item in store.files() if item.may_hold(after=after, upto=upto)]
     size = sum(item.size for item in files)
-    count = sum(MOST_ROWS + 1 if item.rows is None else item.rows for item in files)
+    count = sum(MOST_COUNTED + 1 if item.rows is None else item.rows for item in files)
+    names = tuple(dict.fromkeys([*key, *columns]))
+    paths = tuple(item.path for item in files)
     if not files or count > MOST_ROWS or size > MOST_BYTES:
-        return None
+        if not files or not counts_longer or count > MOST_COUNTED:
+            return None
+        hands = deal(files, min(len(files), spark.sparkContext.defaultParallelism))
+        shares = tuple(tuple(item.path for item in hand) for hand in hands)
+        return SpanReduction(
+            store.location, store.table, paths, names, tuple(key), after, upto, len(shares), shares, drawn,
+            counts_only=True,
+        )  # fmt: skip
     tasks = max(
         min(spark.sparkContext.defaultParallelism, -(-count // _WORTHWHILE_ROWS)),
         -(-count // _TASK_ROWS),
         -(-size // _TASK_BYTES),
     )
-    names = tuple(dict.fromkeys([*key, *columns]))
-    paths = tuple(item.path for item in files)
     counts = range(tasks, tasks + 1 + _MORE_TASKS) if tasks > 1 else ()
     dealt = next(filter(None, (_dealt(files, count) for count in counts)), ())
     return SpanReduction(

@@ -39,9 +39,13 @@ class RowSums:
             fields: the columns that count, in their order and types.
         """
         for start in range(0, batch.num_rows, _BLOCK_ROWS):
-            for place, hashes in enumerate(row_hashes(batch.slice(start, _BLOCK_ROWS), fields)):
-                self.sums[place] += (int((hashes >> _HALF).sum()) << 32) + int((hashes & _LOW).sum())
-        self.rows += batch.num_rows
+            self.add_hashes(*row_hashes(batch.slice(start, _BLOCK_ROWS), fields))
+
+    def add_hashes(self, first: Hashes, second: Hashes) -> None:
+        """Adds rows of which `row_hashes` are given."""
+        for place, hashes in enumerate((first, second)):
+            self.sums[place] += (int((hashes >> _HALF).sum()) << 32) + int((hashes & _LOW).sum())
+        self.rows += len(first)
 
     def add_sums(self, other: RowSums) -> None:
         """Adds the rows of another set."""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.changelog.latest_in_tasks import ManyRepeatedKeysError
 from upsert_platform.changelog.row_hashes import mix
 from upsert_platform.changelog.row_sums import Hashes, RowSums, row_hashes
 from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE
@@ -38,6 +39,7 @@ class Told:
         found: the rows that it has.
         deleted: the keys that it must not have.
         found_deleted: those that it tells as deleted, if it does.
+        divided: whether a task found that keys have to be divided among tasks first, and told nothing.
     """
 
     rows: int = 0
@@ -45,17 +47,19 @@ class Told:
     found: RowSums = field(default_factory=RowSums)
     deleted: RowSums = field(default_factory=RowSums)
     found_deleted: RowSums = field(default_factory=RowSums)
+    divided: bool = False
 
     def add(self, text: str) -> None:
         """Adds what another task told."""
         other = json.loads(text)
         self.rows += other["rows"]
+        self.divided |= other["divided"]
         for name in _SIDES:
             getattr(self, name).add_sums(RowSums.from_json(other[name]))
 
     def to_batch(self, keys: Hashes | None = None) -> pa.RecordBatch:
         """The row of `TOLD_DDL`."""
-        told = {"rows": self.rows, **{name: getattr(self, name).to_json() for name in _SIDES}}
+        told = {"rows": self.rows, "divided": self.divided, **{name: getattr(self, name).to_json() for name in _SIDES}}
         given = None if keys is None else keys.tobytes()
         return pa.record_batch({"told": pa.array([json.dumps(told)]), "keys": pa.array([given], pa.binary())})
 
@@ -131,13 +135,16 @@ class ExpectedRows:
         told = Told()
         keys: list[Hashes] = []
         looked_at = self._looked_at(batches, told)
-        if self.read is not None:
-            for found in self.read(batch.select(self.key.names) for batch in looked_at):
-                told.found.add(found, self.fields)
-        else:
-            for batch in looked_at:
-                if self.tells_keys:
-                    keys.append(key_hashes(batch, self.key))
+        try:
+            if self.read is not None:
+                for found in self.read(batch.select(self.key.names) for batch in looked_at):
+                    told.found.add(found, self.fields)
+            else:
+                for batch in looked_at:
+                    if self.tells_keys:
+                        keys.append(key_hashes(batch, self.key))
+        except ManyRepeatedKeysError:
+            told = Told(divided=True)
         yield told.to_batch(np.concatenate(keys) if keys else None)
 
     def _looked_at(self, batches: Batches, told: Told) -> Batches:
@@ -182,6 +189,7 @@ class FoundRows:
         read: gives the rows of shares.
         among: gives hashes of the keys whose rows count; None: all count.
         tells_deletes: whether rows have `_op`.
+        replaced: whether a share gives rows that later ones of their keys in it replaced. Its hashes are held then.
     """
 
     fields: pa.Schema
@@ -189,8 +197,12 @@ class FoundRows:
     read: Task
     among: Callable[[], Hashes] | None = None
     tells_deletes: bool = False
+    replaced: bool = False
 
     def __call__(self, numbers: Batches) -> Batches:
+        if self.replaced:
+            yield self._last_of_shares(numbers).to_batch()
+            return
         told = Told()
         wanted = None if self.among is None else KeySet(self.among())
         for every in self.read(numbers):
@@ -201,6 +213,40 @@ class FoundRows:
                 batch = _filtered(batch, put)
             told.found.add(batch, self.fields)
         yield told.to_batch()
+
+    def _last_of_shares(self, numbers: Batches) -> Told:
+        """The sums of all rows that are put, without those that are replaced in their share."""
+        told = Told()
+        for batch in numbers:
+            for place in range(batch.num_rows):
+                parts = [self._hashed(part) for part in self.read(iter([batch.slice(place, 1)])) if part.num_rows]
+                if not parts:
+                    continue
+                keys, other, put, *hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+                last = last_of_keys(keys, other)
+                told.found.add_hashes(*(side[last & put] for side in hashes))
+        return told
+
+    def _hashed(self, batch: pa.RecordBatch) -> tuple[Hashes, Hashes, Any, Hashes, Hashes]:
+        put = pc.equal(batch.column(OPERATION), OPERATION_UPSERT) if self.tells_deletes else pa.repeat(True, len(batch))
+        return (
+            *row_hashes(batch, self.key), put.to_numpy(zero_copy_only=False), *row_hashes(batch, self.fields)
+        )  # fmt: skip
+
+
+def last_of_keys(keys: Hashes, other: Hashes) -> npt.NDArray[np.bool_]:
+    """Return a mask of the last row of each key.
+
+    Args:
+        keys, other: two hashes of each row's key. Where two keys share the first, more of their rows may be in the
+            mask; then both sides of a comparison differ.
+    """
+    order = np.argsort(keys, kind="stable")
+    ordered, others = keys[order], other[order]
+    replaced = np.append((ordered[1:] == ordered[:-1]) & (others[1:] == others[:-1]), False)[: len(order)]
+    last = np.ones(len(order), bool)
+    last[order[replaced]] = False
+    return last
 
 
 class KeySet:

@@ -71,12 +71,14 @@ class RowsByShare:
         others: whether rows of keys are among them that were not written since the batch that was asked for.
         tells_deletes: whether keys that were deleted since then are among them, each once: rows have `_op` then.
         held: gives change rows as the destination's formats hold them; None where they hold every value.
+        replaced: whether a share may give rows that later ones of their keys in it replaced.
     """
 
     open: Callable[[], Shares]
     others: bool
     tells_deletes: bool = False
     held: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None = None
+    replaced: bool = False
 
 
 class ReadsInTasks(ABC):
@@ -95,6 +97,13 @@ class ReadsInTasks(ABC):
         Args:
             rows: change rows of those batches, at most.
         """
+
+    def all_in_tasks(self) -> RowsByShare | None:
+        """Return how tasks read all rows, whoever wrote them, or None if `Destination.read` has to be used.
+
+        As `reads_in_tasks` has it, but that keys which are told as deleted need not be all of them.
+        """
+        return None
 
 
 class ComparesSchema(ABC):

@@ -275,6 +275,12 @@ class MaxComputeDestination(
         reading = self._clients.reading(self._actual())
         return rows_by_share(reading, rows=rows) if self.writes_in_task() else None
 
+    def all_in_tasks(self) -> RowsByShare | None:
+        """All rows of a table that stores them as given, by the splits of a session."""
+        from upsert_platform.maxcompute.read_back import every_row_by_share
+
+        return every_row_by_share(self._clients.reading(self._actual())) if self.writes_in_task() else None
+
     def compact(self, *, owner: str) -> tuple[str, ...]:
         """Runs a major compaction of what was written since the last one, as the only writer.
 

@@ -59,11 +59,12 @@ def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None 
 def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:
     """Return how tasks read all rows in declared columns and types, or None if the wanted rows are few and named, or
     very many.
-
-    Its `open` raises as `open_job`.
     """
-    if not MOST_PREDICATE_KEYS < rows <= MOST_TOLD_KEYS:
-        return None
+    return every_row_by_share(reading) if MOST_PREDICATE_KEYS < rows <= MOST_TOLD_KEYS else None
+
+
+def every_row_by_share(reading: Reading) -> RowsByShare:
+    """Return how tasks read all rows in declared columns and types. Its `open` raises as `open_job`."""
 
     def opened() -> Shares:
         job = open_job(declared_columns(reading.table, reading.actual), reading, "", split_bytes=_SHARE_BYTES)

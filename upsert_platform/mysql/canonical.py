@@ -104,8 +104,8 @@ def row_hashes(
     compact = rules is not None and rules.legacy_json
     cells = [_cell(batch.column(name), spaced=compact and name in spaced) for name in names]
     texts = pc.binary_join_element_wise(*cells, pa.scalar(b"", pa.binary()))
-    digests = b"".join([hashlib.md5(text, usedforsecurity=False).digest()[:8] for text in texts.to_pylist()])
-    return np.frombuffer(digests, ">u8").astype(np.uint64)
+    digests = b"".join([hashlib.md5(text, usedforsecurity=False).digest() for text in texts.to_pylist()])
+    return np.frombuffer(digests, ">u8")[::2].astype(np.uint64)
 
 
 def _cell(values: pa.Array, *, spaced: bool) -> pa.Array:

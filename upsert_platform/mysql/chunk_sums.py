@@ -19,7 +19,7 @@ import pyarrow as pa
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.mysql.binlog.stream import log_status
 from upsert_platform.mysql.canonical import hash_sql, row_hashes, server_value, sum_of, wrapped
-from upsert_platform.mysql.chunks import Chunk, condition, find_chunks, table_name
+from upsert_platform.mysql.chunks import WHOLE_NUMBERS, Chunk, condition, find_chunks, table_name
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
 from upsert_platform.mysql.position import LogPosition
@@ -251,8 +251,24 @@ class ChunkTask:
         """Return the hash of each row over the columns that are compared."""
         return row_hashes(batch, self.names, spaced=self.json, rules=self.part.settings.type_rules)
 
+    @property
+    def by_value(self) -> bool:
+        """Whether the key is one whole number, so that this process orders keys as the server does."""
+        kinds = {column.name: column.kind for column in self.part.found.columns}
+        return len(self.key) == 1 and kinds[self.key[0]] in WHOLE_NUMBERS
+
+    def numbers(self, batch: pa.RecordBatch) -> np.ndarray:
+        """Return the keys that are whole numbers, in their order: ``int64``."""
+        values = batch.column(self.key[0])
+        if pa.types.is_decimal(values.type):  # BIGINT UNSIGNED: its half is taken off, so that 64 bits hold it
+            biased = values.cast(pa.uint64()).to_numpy(zero_copy_only=False) ^ np.uint64(1 << 63)
+            return biased.view(np.int64)
+        return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
     def ids(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Return the hash of each row's key."""
+        """Return 64 bits that stand for each row's key: its number, or the hash that the server has of it."""
+        if self.by_value:
+            return self.numbers(batch).view(np.uint64)
         return row_hashes(batch, self.key, spaced=self.json, rules=self.part.settings.type_rules)
 
     def texts(self, batch: pa.RecordBatch) -> pa.Array:

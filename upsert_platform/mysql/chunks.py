@@ -21,7 +21,7 @@ _NUMBERED: Final = frozenset(("enum", "set", "bit"))
 _PLAIN_NUMBERS: Final = frozenset(
     ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal", "float", "double", "year")
 )
-_INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
+WHOLE_NUMBERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 _EVEN_CHUNKS, _MOST_EVEN_CHUNKS = 7, 56
 """Chunks that are made by counting keys, behind one whose end the server has looked for among its rows; twice as many
 each time that this one has few gaps too."""
@@ -106,7 +106,7 @@ def find_chunks(
 
 def _has_few_gaps(key: Sequence[MySqlColumn], after: Bound | None, upto: Bound, rows: int) -> bool:
     """Return whether a chunk of so many rows is at most twice as wide as that, in whole numbers."""
-    if after is None or len(key) > 1 or key[0].kind not in _INTEGERS:
+    if after is None or len(key) > 1 or key[0].kind not in WHOLE_NUMBERS:
         return False
     return int(upto[0]) - int(after[0]) <= 2 * rows and abs(int(upto[0])) < _EVEN_LIMIT
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.latest_in_tasks import ManyRepeatedKeysError, SpanReduction
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.mysql.chunk_sums import BUCKETS, ChunkTask
 from upsert_platform.mysql.chunks import Chunk
@@ -26,25 +27,22 @@ _BEFORE: Final = -1
 
 @dataclass(frozen=True)
 class Places:
-    """The place of a key: its value as a number, by which chunks are bounded, or a bucket of its hash.
-
-    Attributes:
-        by_value: whether chunks are ranges of the key, which is one whole number.
-    """
+    """The place of a key: its value as a number, by which chunks are bounded, or a bucket of its hash."""
 
     task: ChunkTask
-    by_value: bool
 
-    def of(self, batch: pa.RecordBatch, ids: np.ndarray) -> np.ndarray:
-        """Return the place of each row: ``int64``."""
+    @property
+    def by_value(self) -> bool:
+        """Whether chunks are ranges of the key."""
+        return self.task.by_value
 
-        if not self.by_value:
-            return (ids % np.uint64(BUCKETS)).astype(np.int64)
-        values = batch.column(self.task.key[0])
-        if pa.types.is_decimal(values.type):  # BIGINT UNSIGNED: its half is taken off, so that 64 bits hold it
-            biased = values.cast(pa.uint64()).to_numpy(zero_copy_only=False) ^ np.uint64(1 << 63)
-            return biased.view(np.int64)
-        return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    def of(self, ids: np.ndarray) -> np.ndarray:
+        """Return the place of each row: ``int64``.
+
+        Args:
+            ids: of `ChunkTask.ids`.
+        """
+        return ids.view(np.int64) if self.by_value else (ids % np.uint64(BUCKETS)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class HashedRows:
             yield pa.record_batch(
                 {
                     "id": pa.array(ids.view(np.int64)),
-                    "place": pa.array(self.places.of(batch, ids)),
+                    "place": pa.array(self.places.of(ids)),
                     **_numbers(batch, numbered=self.numbered),
                     "hash": pc.if_else(gone, pa.scalar(None, pa.int64()), hashes),
                     **{name: batch.column(name) for name in self.kept},
@@ -87,6 +85,29 @@ def _numbers(batch: pa.RecordBatch, *, numbered: bool) -> dict[str, pa.Array]:
         return {"n": batch.column(rows.OFFSET).cast(pa.int64()), "r": batch.column(rows.ROW).cast(pa.int32())}
     count = batch.num_rows
     return {"n": pa.array(np.full(count, _BEFORE, np.int64)), "r": pa.array(np.zeros(count, np.int32))}
+
+
+@dataclass(frozen=True)
+class ReducedRows:
+    """The function for ``mapInArrow`` that makes `STATES_DDL` of a reduction of a changelog, without deletes.
+
+    Where the reduction has to be divided there is one row without a place.
+    """
+
+    span: SpanReduction
+    places: Places
+
+    def __call__(self, numbers: Batches) -> Batches:
+        try:
+            for batch in HashedRows(self.places)(self.span(numbers)):
+                yield batch.filter(pc.is_valid(batch.column("hash")))
+        except ManyRepeatedKeysError:
+            one = {
+                "n": pa.array([_BEFORE], pa.int64()),
+                "r": pa.array([0], pa.int32()),
+                "hash": pa.array([0], pa.int64()),
+            }
+            yield pa.record_batch({"id": pa.array([0], pa.int64()), "place": pa.nulls(1, pa.int64()), **one})
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,6 @@ _ROUND_CHUNKS: Final = 500
 """Chunks of a round, behind which a proof may be resumed."""
 _MOST_DURING: Final = 200_000
 """Changes between the positions of chunks that are held at once; beyond, rows are fetched."""
-_INTEGERS: Final = frozenset(("tinyint", "smallint", "mediumint", "int", "bigint"))
 _STATE: Final = "database.json"
 _WRAP: Final = 1 << 64
 """Sums of hashes have no digits beyond."""
@@ -265,7 +264,7 @@ class _DatabaseRun:
         if found is None or found.primary_key != source.table.primary_key:
             raise NotProvableError(f"table {source.stream} is gone, or has another key than '{source.table.name}'")
         self._task = _task(source, found, lake, load)
-        self._places = Places(self._task, by_value=_is_number(found))
+        self._places = Places(self._task)
 
     def compare(self, *, resume: bool) -> Differences:
         """Return what differs. Closes its connection."""
@@ -417,12 +416,6 @@ def _task(source: MySqlTableSource, found: MySqlTable, lake: Lake, load: Load) -
     masked = Mask.of(source.table).columns
     part = SnapshotPart(source.settings, source.table, found, 0, 0, lake.changelog(source.table.name))
     return ChunkTask(part, names, load, frozenset(names).difference(masked))
-
-
-def _is_number(table: MySqlTable) -> bool:
-    """Return whether the key is one whole number, so that this process orders keys as the server does."""
-    kinds = {column.name: column.kind for column in table.columns}
-    return len(table.primary_key) == 1 and kinds[table.primary_key[0]] in _INTEGERS
 
 
 @dataclass(frozen=True)

@@ -107,6 +107,35 @@ def equal_in_tasks(
         return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
 
 
+def equal_everywhere(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Equality:
+    """Compares all rows of a destination with those of the changelog up to a batch."""
+    destination = hop.destination
+    fields = _fields(hop)
+    if not isinstance(destination, ReadsInTasks) or fields is None or hop.refused.keys().num_rows:
+        return NOT_COMPARED
+    if isinstance(destination, WritesByMode) and (destination.skips_nulls or destination.keeps_deleted):
+        return NOT_COMPARED
+    reads = destination.all_in_tasks()
+    if reads is None:
+        return NOT_COMPARED
+    from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows
+
+    key = _schema([fields.field(name) for name in destination.primary_key])
+    task = ExpectedRows(fields, key, held=reads.held)
+
+    def expected() -> Told:
+        by_arrow = _by_arrow(spark, hop, since=0, upto=upto, drawn=None, counts_longer=True)
+        told, _ = _told(_expected(spark, hop, task, by_arrow, since=0, upto=upto))
+        return _told(_expected(spark, hop, task, None, since=0, upto=upto))[0] if told.divided else told
+
+    with ThreadPoolExecutor(1) as thread:
+        expecting = thread.submit(expected)
+        shares = reads.open()
+        finding = FoundRows(fields, key, shares.read, tells_deletes=reads.tells_deletes, replaced=reads.replaced)
+        found, _ = _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))
+        return _sides(expecting.result(), found, tells_deletes=False)
+
+
 class _ByArrow(NamedTuple):
     """A span of batches whose change rows tasks compute by Arrow."""
 
@@ -128,13 +157,15 @@ class _ByArrow(NamedTuple):
 
 
 def _by_arrow(
-    spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None
+    spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None, counts_longer: bool = False
 ) -> _ByArrow | None:
     insert = ArrowInsert.of(hop.target, hop.destination)
     if insert is None:
         return None
     names, key = insert.native.reads(), hop.target.source.table.primary_key
-    span = reduction_in_tasks(spark, hop.store, after=since, upto=upto, key=key, columns=names, drawn=drawn)
+    span = reduction_in_tasks(
+        spark, hop.store, after=since, upto=upto, key=key, columns=names, drawn=drawn, counts_longer=counts_longer
+    )
     return None if span is None else _ByArrow(span, insert.native)
 
 

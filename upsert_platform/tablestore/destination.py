@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.capabilities import (
@@ -119,11 +120,24 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
         """Rows of keys, 100 per request; all rows, by ranges, of a table that has few others."""
         from upsert_platform.tablestore.ranges import measured_ranges
-        from upsert_platform.tablestore.reader import RangeRows
 
         if _MANY_KEYS <= rows <= MOST_TOLD_KEYS:
             ranges, size = measured_ranges(self.table)
             if size <= rows * _SCANNED_BYTES:
-                shares = Shares(len(ranges), RangeRows(self.table, tuple(ranges)))
-                return RowsByShare(lambda: shares, others=True)
+                return self._by_ranges(lambda: ranges)
         return super().reads_in_tasks(since=since, rows=rows)
+
+    def all_in_tasks(self) -> RowsByShare | None:
+        """All rows, by ranges."""
+        from upsert_platform.tablestore.ranges import read_ranges
+
+        return None if self.holder() else self._by_ranges(partial(read_ranges, self.table))
+
+    def _by_ranges(self, ranges_of: Callable[[], Sequence[str]]) -> RowsByShare:
+        from upsert_platform.tablestore.reader import RangeRows
+
+        def opened() -> Shares:
+            ranges = tuple(ranges_of())
+            return Shares(len(ranges), RangeRows(self.table, ranges))
+
+        return RowsByShare(opened, others=True)

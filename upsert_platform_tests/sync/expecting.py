@@ -32,7 +32,7 @@ def checked(
 
     hop = SimpleNamespace(
         destination=destination,
-        target=SimpleNamespace(table=UNMASKED),
+        target=SimpleNamespace(table=UNMASKED, source=SimpleNamespace(table=UNMASKED), insert=None),
         refused=refused,
         changes=changes,
         store=SimpleNamespace(head=lambda: None),

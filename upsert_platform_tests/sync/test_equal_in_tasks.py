@@ -11,10 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from upsert_platform.changelog import latest_in_tasks
 from upsert_platform.changelog.row_sums import RowSums
-from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, KeySet, Sample, Told
+from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, KeySet, Sample, Told, last_of_keys
 from upsert_platform.core.capabilities import ReadsInTasks, RowsByKey, RowsByShare, Shares
 from upsert_platform.core.types import arrow_type, parse_type
+from upsert_platform.sync import equal_in_tasks
+from upsert_platform.sync.equal_in_tasks import equal_everywhere
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.verify import check_batch
 from upsert_platform_tests.changelog.places import Placed
@@ -220,6 +223,101 @@ def test_where_as_many_rows_are_told_as_there_should_be_no_key_is_looked_for(
     passed, looked, closer = check(told=30)  # one is missing, one too many is there
     assert (passed, looked) == (False, [False, True])
     assert closer
+
+
+@dataclass(frozen=True)
+class InOrder:
+    """Reads rows in two shares, in several parts each; rows that later ones replaced are among them."""
+
+    shares: tuple[tuple[tuple[int, str | None, str], ...], ...]
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for row in self.shares[number]:
+                    told = pairs([row[:2]])
+                    yield told.append_column("_op", pa.array([row[2]]))
+
+
+class Topic(InTasks):
+    """A destination of which tasks read every record."""
+
+    shares: tuple[tuple[tuple[int, str | None, str], ...], ...] = ((), ())
+
+    def all_in_tasks(self) -> RowsByShare | None:
+        read = InOrder(self.shares)
+        return RowsByShare(lambda: Shares(2, read), others=False, tells_deletes=True, replaced=True)
+
+
+FIRST = [Placed(1, 0, key, None, key, f"old {key}") for key in range(40)]
+FEW_AGAIN = [*(Placed(2, 0, 100 + key, None, key, "new") for key in range(3)), Placed(2, 0, 110, None, 3, None)]
+MANY_AGAIN = [Placed(2, 0, 100 + key, None, key, "new" if key < 3 else None) for key in range(4)] + [
+    Placed(2, 0, 110 + key, None, key, f"old {key}") for key in range(4, 30)
+]
+ALL = [*((key, "new") for key in range(3)), *((key, f"old {key}") for key in range(4, 40))]
+PUT = tuple((key, name, "U") for key, name in ALL)
+TOPICS = {
+    "each row once": ((PUT[::2], PUT[1::2]), True),
+    "deletes, of keys that nobody has as well": (((*PUT[::2], (3, None, "D"), (77, None, "D")), PUT[1::2]), True),
+    "replaced rows": ((((0, "old 0", "U"), (3, "x", "U"), *PUT[::2], (3, None, "D")), PUT[1::2]), True),
+    "an old row behind the new one": (((*PUT[::2], (0, "old 0", "U")), PUT[1::2]), False),
+    "the same row in two shares": ((PUT[::2], (*PUT[1::2], PUT[0])), False),
+    "a row too many": (((*PUT[::2], (77, "of nobody", "U")), PUT[1::2]), False),
+    "a deleted row": (((*PUT[::2], (3, "old 3", "U")), PUT[1::2]), False),
+    "a deleted row that should be there": (((*PUT[::2], (0, None, "D")), PUT[1::2]), False),
+    "a row too few": ((PUT[2::2], PUT[1::2]), False),
+    "nothing": (((), ()), False),
+}
+
+
+@pytest.mark.parametrize("most_rows", [latest_in_tasks.MOST_ROWS, 0], ids=["short", "long"])
+@pytest.mark.parametrize("again", [FEW_AGAIN, MANY_AGAIN], ids=["few repeat", "many repeat"])
+@pytest.mark.parametrize("case", TOPICS)
+def test_a_whole_destination_is_equal_where_the_last_rows_of_its_keys_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, again: list[Placed], most_rows: int
+) -> None:
+    monkeypatch.setattr(latest_in_tasks, "MOST_ROWS", most_rows)
+    hop = hop_to(Place(), tmp_path)
+    for batch, records in ((1, FIRST), (2, again)):
+        append(hop.store, batch, records)
+    hop.destination = destination = Topic(Place(), "", native=True)
+    destination.shares, equal = TOPICS[case]
+    compared = equal_everywhere(spark, hop, upto=2)
+    assert compared.compared
+    assert (compared.rows is not None) is equal
+    if equal:
+        assert compared.rows == (40, 39)
+
+
+@pytest.mark.parametrize("again", [FEW_AGAIN, MANY_AGAIN], ids=["few repeat", "many repeat"])
+def test_of_a_long_span_tasks_reduce_what_they_read_where_few_keys_repeat(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: list[Placed]
+) -> None:
+    monkeypatch.setattr(latest_in_tasks, "MOST_ROWS", 0)
+    hop = hop_to(Place(), tmp_path)
+    for batch, records in ((1, FIRST), (2, again)):
+        append(hop.store, batch, records)
+    hop.destination = Topic(Place(), "", native=True)
+    by_arrow = equal_in_tasks._by_arrow(spark, hop, since=0, upto=2, drawn=None, counts_longer=True)
+    assert by_arrow is not None
+    found, _ = equal_in_tasks._told(
+        equal_in_tasks._expected(spark, hop, ExpectedRows(PAIR, KEY), by_arrow, since=0, upto=2)
+    )
+    assert (found.divided, found.rows) == ((True, 0) if again is MANY_AGAIN else (False, 40))
+    assert equal_in_tasks._by_arrow(spark, hop, since=0, upto=2, drawn=None) is None  # nobody asked for so much
+    monkeypatch.setattr(latest_in_tasks, "MOST_COUNTED", 0)
+    assert equal_in_tasks._by_arrow(spark, hop, since=0, upto=2, drawn=None, counts_longer=True) is None
+
+
+def test_the_last_row_of_each_key_is_found_by_hashes() -> None:
+    chance = np.random.default_rng(5)
+    keys = chance.integers(0, 300, 2000)
+    one, other = (chance.integers(0, 1 << 63, 300, np.uint64) for _ in range(2))
+    last = {key: place for place, key in enumerate(keys.tolist())}
+    assert np.flatnonzero(last_of_keys(one[keys], other[keys])).tolist() == sorted(last.values())
+    same = np.zeros(3, np.uint64)  # two keys of one hash: no row that counts is left out
+    assert last_of_keys(same, np.array([1, 2, 1], np.uint64)).tolist()[1:] == [True, True]
+    assert last_of_keys(same[:0], same[:0]).tolist() == []
 
 
 def test_keys_are_found_again_by_their_hashes() -> None:

@@ -134,6 +134,36 @@ def test_wrong_rows_of_tables_with_any_key_are_found(
         assert 0 < found.fetched <= 3
 
 
+def test_the_last_rows_of_a_changelog_are_found_however_long_it_is(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upsert_platform.changelog.latest_in_tasks.MOST_ROWS", 0)
+    for again, ways in ((9, (1000, 0)), (2, (1000,))):
+        name = f"every_{again}"
+        connection.query(f"CREATE TABLE {schema}.{name} (a INT, b VARCHAR(20), v INT, PRIMARY KEY (a, b))")
+        values = ", ".join(f"({row}, 'b{row % 7}', {row})" for row in range(300))
+        connection.query(f"INSERT INTO {schema}.{name} VALUES {values}")
+        followed = follow(name, **CHUNK)
+        followed.sync()
+        connection.query(f"UPDATE {schema}.{name} SET v = v + 1000 WHERE a % {again} = 0")
+        followed.sync()
+        connection.query(f"DELETE FROM {schema}.{name} WHERE a % {3 * again} = 0")
+        followed.sync()
+        unlogged(
+            connection,
+            f"UPDATE {schema}.{name} SET v = 7 WHERE a = {again}",
+            f"DELETE FROM {schema}.{name} WHERE a = 8",
+            f"INSERT INTO {schema}.{name} VALUES (0, 'b0', 1000)",
+        )
+        for counted in ways:
+            monkeypatch.setattr("upsert_platform.changelog.latest_in_tasks.MOST_COUNTED", counted)
+            assert named(compared(followed)) == {
+                ("stale", f"a={again}, b=b{again % 7}"): "v",
+                ("extra", "a=8, b=b1"): "",
+                ("missing", "a=0, b=b0"): "",
+            }
+
+
 def test_rows_that_a_cascade_or_an_exchange_has_changed_are_found(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:

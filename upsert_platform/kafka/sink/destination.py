@@ -407,13 +407,21 @@ class KafkaDestination(
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
         """The last record per key of each range that batches after `since` wrote, tombstones too."""
+        return self._in_tasks(partial(self.recent_ranges, since))
+
+    def all_in_tasks(self) -> RowsByShare | None:
+        """The last record per key of each partition, or of several parts of a long one."""
+        found = self._in_tasks(partial(ranges_behind, self.read_as))
+        return None if found is None else replace(found, replaced=True)
+
+    def _in_tasks(self, ranges_of: Callable[[], Sequence[OffsetRange]]) -> RowsByShare | None:
         from upsert_platform.kafka.sink.held import HeldRows
 
         if not self.read_as.is_upsert:
             return None
 
         def opened() -> Shares:
-            ranges = tuple(self.recent_ranges(since))
+            ranges = tuple(ranges_of())
             sizes = [item.offsets for item in ranges]
             alike = max(sizes, default=0) * len(sizes) <= _ALIKE * sum(sizes)
             return Shares(len(ranges), TopicRows(self.read_as, ranges), alike=alike)
