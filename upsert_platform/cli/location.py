@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,6 +14,26 @@ from upsert_platform.changelog import lake
 if TYPE_CHECKING:
     from upsert_platform.sync.binding import Binding
     from upsert_platform.sync.located import LocatedProject
+
+SHIPPED: Final = "upsert_platform.definitions"
+"""The code location that ships with the package."""
+
+
+def current_location(folder: Path) -> str:
+    """Return the module of the code location that the pyproject.toml of a folder declares, else the shipped one.
+
+    Dagster reads the same settings: ``[tool.dg.project]`` for `dg`, ``[tool.dagster]`` for `dagster`.
+    """
+    settings = folder / "pyproject.toml"
+    if not settings.is_file():
+        return SHIPPED
+    tools = tomllib.loads(settings.read_text("utf-8")).get("tool", {})
+    project = tools.get("dg", {}).get("project", {})
+    if "code_location_target_module" in project:
+        return str(project["code_location_target_module"])
+    if "root_module" in project:
+        return f"{project['root_module']}.definitions"
+    return str(tools.get("dagster", {}).get("module_name", SHIPPED))
 
 
 def located_projects(project: Path | None = None) -> list[LocatedProject]:
@@ -47,8 +68,6 @@ def use_project(project: Path | None, *, location: str) -> None:
     Raises:
         UsageError: the code location is another one, which names its project itself.
     """
-    from upsert_platform.graph.job_run import SHIPPED
-
     if project is None:
         return
     if location != SHIPPED:
@@ -74,11 +93,11 @@ def _of_location(named: Path | None) -> list[LocatedProject]:
     folder = Path.cwd()
     if not (folder / "pyproject.toml").is_file() or (named is not None and not _within(named, folder)):
         return []
-    from upsert_platform.graph.job_run import SHIPPED, CodeLocation, JobRunError, current_location
-
     module = current_location(folder)
     if module == SHIPPED:
         return []
+    from upsert_platform.graph.job_run import CodeLocation, JobRunError
+
     try:
         return CodeLocation(module).projects()
     except JobRunError:

@@ -110,9 +110,8 @@ def ui(port: int, project: Path | None, *, warm: bool) -> None:
     does; --no-warm leaves it out.
     """
     from upsert_platform.changelog import lake
-    from upsert_platform.cli.location import located_projects, use_project
+    from upsert_platform.cli.location import current_location, located_projects, use_project
     from upsert_platform.demo.instance import environment
-    from upsert_platform.graph.job_run import current_location
     from upsert_platform.local.process import is_free
 
     if not is_free(port):

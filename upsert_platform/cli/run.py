@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from upsert_platform.cli.location import SHIPPED, current_location, use_project
+from upsert_platform.cli.look_beside import looking_beside
 from upsert_platform.cli.names import complete_tables
 from upsert_platform.cli.next_step import first_named, for_typed_project, project_option, with_typed_project
 from upsert_platform.cli.nothing_new import show_nothing_new
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from upsert_platform.graph.job_run import CodeLocation, JobResult
+    from upsert_platform.sync.looks import Asked, Look
 
 _SYNC = "sync"
 _SHOWN_REASONS = 5
@@ -79,20 +83,27 @@ def sync(
     The run is recorded in the Dagster instance of DAGSTER_HOME, or the one that `upsert-platform ui` shows. Ends with 1
     if a step or a blocking check failed.
     """
-    from upsert_platform.demo.instance import dagster_home
-    from upsert_platform.graph.job_run import current_instance
-
-    location = _location(module, project)
-    jobs = location.jobs_of_projects(_SYNC)
-    chosen: Mapping[str, Sequence[dg.AssetKey] | None] = (
-        location.assets_of_jobs(tables, jobs) if tables else dict.fromkeys(jobs)
-    )
+    name = _prepared(module, project)
+    every = everything or config is not None
     success = True
-    with current_instance(dagster_home()) as instance:
+    with ExitStack() as opened:
+        looks_beside = name == SHIPPED and not tables and not every
+        beside = opened.enter_context(looking_beside()) if looks_beside else None
+        with collections_off(lasting=True):
+            from upsert_platform.demo.instance import dagster_home
+            from upsert_platform.graph.job_run import current_instance
+
+            location = _loaded(name)
+            jobs = location.jobs_of_projects(_SYNC)
+            chosen: Mapping[str, Sequence[dg.AssetKey] | None] = (
+                location.assets_of_jobs(tables, jobs) if tables else dict.fromkeys(jobs)
+            )
+            instance = opened.enter_context(current_instance(dagster_home()))
         for job, assets in chosen.items():
             wanted = assets
-            if not everything and config is None:
-                wanted = _pending(location, job, instance, assets, as_json=as_json)
+            if not every:
+                known = beside.looks if beside is not None else None
+                wanted = _pending(location, job, instance, assets, known=known, as_json=as_json)
             if wanted is None or wanted:
                 success &= _run(location, job, instance, config, assets=wanted, as_json=as_json).success
         if watch:
@@ -137,20 +148,25 @@ def run(job: str, module: str | None, project: Path | None, config: Path | None,
 
 
 def _location(module: str | None, project: Path | None) -> CodeLocation:
-    with collections_off(lasting=True):
-        return _loaded(module, project)
+    return _loaded(_prepared(module, project))
 
 
-def _loaded(module: str | None, project: Path | None) -> CodeLocation:
+def _prepared(module: str | None, project: Path | None) -> str:
+    """Return the module of the code location, whose environment is set."""
     from upsert_platform.changelog import lake
-    from upsert_platform.cli.location import use_project
-    from upsert_platform.graph.job_run import CodeLocation, current_location
 
     name = module or current_location(Path.cwd())
     use_project(project, location=name)
     os.environ.setdefault(lake.HOME_VARIABLE, lake.home())
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    return CodeLocation(name)
+    return name
+
+
+def _loaded(name: str) -> CodeLocation:
+    with collections_off(lasting=True):
+        from upsert_platform.graph.job_run import CodeLocation
+
+        return CodeLocation(name)
 
 
 def _pending(
@@ -159,12 +175,13 @@ def _pending(
     instance: dg.DagsterInstance,
     assets: Sequence[dg.AssetKey] | None,
     *,
+    known: Mapping[Asked, Look] | None,
     as_json: bool,
 ) -> Sequence[dg.AssetKey]:
     """Return the assets that need a run, and show why; or that nothing is new."""
     started = time.monotonic()
     with collections_off():
-        found = location.pending(job, instance=instance, assets=assets)
+        found = location.pending(job, instance=instance, assets=assets, known=known)
     seconds = time.monotonic() - started
     if not found.assets:
         show_nothing_new(found, job, seconds=seconds, as_json=as_json)

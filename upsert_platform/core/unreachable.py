@@ -8,8 +8,12 @@ from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Final
 
 from upsert_platform.core.errors import EndpointError
+
+AWAY_SECONDS: Final = 30.0
+"""How long an endpoint that was not reached counts as away for the other tables of a run, or of a look."""
 
 
 @dataclass

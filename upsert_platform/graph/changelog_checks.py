@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import dagster as dg
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.accounting import RangeAccount, total
+from upsert_platform.changelog.accounting import total
 from upsert_platform.changelog.quarantine import NothingDecoded, discarded, nothing_decoded, quarantined_count
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore
@@ -21,6 +21,7 @@ from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.schema_check import changelog_schema_check
+from upsert_platform.sync.standing import accounted
 
 
 def changelog_checks(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -78,9 +79,8 @@ def accounted_result(store: ChangelogStore, *, own: Sequence[int], key: dg.Asset
     Args:
         own: batches of the run; of a run that read nothing new, the newest batch is looked at.
     """
-    head = store.head()
-    batches = own or ([head.batch] if head is not None and head.batch else [])
-    if not batches:
+    found = accounted(store, own=own)
+    if not found.batches:
         return dg.AssetCheckResult(
             check_name=keys.CHECK_ACCOUNTED,
             asset_key=key,
@@ -88,39 +88,18 @@ def accounted_result(store: ChangelogStore, *, own: Sequence[int], key: dg.Asset
             metadata={"new": False, "batch": 0},
             description="nothing was read yet",
         )
-    accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
-    flat = [account for batch in sorted(accounts) for account in accounts[batch]]
-    wrong = [
-        f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
-        for account in flat
-        if (reason := account.imbalance())
-    ]
-    wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
-    wrong += _holes(flat)
-    summed = total(flat)
+    wrong = found.wrong
     return dg.AssetCheckResult(
         check_name=keys.CHECK_ACCOUNTED,
         asset_key=key,
         passed=not wrong,
         metadata={
-            **metadata.of_account(summed),
+            **metadata.of_account(total(found.accounts)),
             "new": bool(own),
-            "batch": max(batches),
+            "batch": max(found.batches),
             **({"problems": dg.MetadataValue.md("\n".join(f"- {line}" for line in wrong[:50]))} if wrong else {}),
         },
     )
-
-
-def _holes(accounts: list[RangeAccount]) -> list[str]:
-    """Ranges of a partition that do not begin where the one before ended."""
-    ends: dict[tuple[str, int], int] = {}
-    found = []
-    for account in accounts:
-        place = (account.topic, account.partition)
-        if ends.get(place, account.start) != account.start:
-            found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
-        ends[place] = account.end
-    return found
 
 
 def quarantine_result(

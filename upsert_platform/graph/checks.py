@@ -18,6 +18,7 @@ from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.sync.comparison import Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.standing import standing_verdict
 from upsert_platform.sync.verify import check_batch, check_everything, is_comparable
 
 
@@ -111,22 +112,19 @@ def standing_result(
     hop: DestinationHop, state: DestinationState, *, key: dg.AssetKey, names: AssetKeys
 ) -> dg.AssetCheckResult | None:
     """Return the result of `last_value_per_key` where a sync has nothing new to compare, else None."""
-    target = hop.target.table
-    if not is_comparable(hop):
-        return _standing(target, key, state, "rows are appended: there is no last value per key to look for")
-    if state.verdict is not None and not state.verdict.passed:
-        return dg.AssetCheckResult(
-            check_name=keys.CHECK_LAST_VALUE,
-            asset_key=key,
-            passed=False,
-            metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
-            description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
-        )
-    checked = state.verdict.batch if state.verdict else 0
-    if checked < state.applied_batch:
+    found = standing_verdict(hop, state)
+    if found is None:
         return None
-    told = "nothing was written since the last check" if checked else "nothing was written yet"
-    return _standing(target, key, state, told, kept=hop.refused.count())
+    if not found.differs:
+        return _standing(hop.target.table, key, state, found.told, kept=found.kept)
+    assert state.verdict is not None
+    return dg.AssetCheckResult(
+        check_name=keys.CHECK_LAST_VALUE,
+        asset_key=key,
+        passed=False,
+        metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
+        description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
+    )
 
 
 def _standing(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,8 +20,8 @@ from upsert_platform.sync.located import LocatedProject
 if TYPE_CHECKING:
     from dagster._core.definitions.reconstruct import ReconstructableRepository
 
-SHIPPED: Final = "upsert_platform.definitions"
-"""The code location that ships with the package."""
+    from upsert_platform.sync.looks import Asked, Look
+
 _COUNTS: Final = ("records", "upserts", "deletes", "quarantined", "refused", "lag")
 """Metadata of a materialisation that a summary shows, in this order."""
 
@@ -68,23 +67,6 @@ class JobResult:
     def reasons(self) -> Mapping[str, str]:
         """Assets whose steps failed to the reason; those of one reason are joined by commas."""
         return console.joined_by_reason({item.asset: item.failed for item in self.assets if item.failed})
-
-
-def current_location(folder: Path) -> str:
-    """Return the module of the code location that the pyproject.toml of a folder declares, else the shipped one.
-
-    Dagster reads the same settings: ``[tool.dg.project]`` for `dg`, ``[tool.dagster]`` for `dagster`.
-    """
-    settings = folder / "pyproject.toml"
-    if not settings.is_file():
-        return SHIPPED
-    tools = tomllib.loads(settings.read_text("utf-8")).get("tool", {})
-    project = tools.get("dg", {}).get("project", {})
-    if "code_location_target_module" in project:
-        return str(project["code_location_target_module"])
-    if "root_module" in project:
-        return f"{project['root_module']}.definitions"
-    return str(tools.get("dagster", {}).get("module_name", SHIPPED))
 
 
 class CodeLocation:
@@ -250,14 +232,22 @@ class CodeLocation:
             raise JobRunError(f"job '{job}': the run configuration does not fit it: {error}") from error
 
     def pending(
-        self, job: str, *, instance: dg.DagsterInstance, assets: Sequence[dg.AssetKey] | None = None
+        self,
+        job: str,
+        *,
+        instance: dg.DagsterInstance,
+        assets: Sequence[dg.AssetKey] | None = None,
+        known: Mapping[Asked, Look] | None = None,
     ) -> Pending:
         """Ask what a run of a job, or of a part of it, would do and report; see `upsert_platform.graph.pending`.
+
+        Args:
+            known: looks that were made a moment ago.
 
         Raises:
             JobRunError: the location has no such job.
         """
-        return pending(self.definition, self.job(job), instance=instance, assets=assets)
+        return pending(self.definition, self.job(job), instance=instance, assets=assets, known=known)
 
     def requests(self, job: str, *, instance: dg.DagsterInstance) -> Iterator[Sequence[dg.RunRequest] | None]:
         """Yield, at each look, what the location's sensor for a job asks for; None where no sensor asks for the job."""

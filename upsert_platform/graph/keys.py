@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import dagster as dg
 import sqlglot
 
+from upsert_platform.core import check_names
 from upsert_platform.core.model import Column, Insert, Table, asset_part
 from upsert_platform.core.plan import Query
 from upsert_platform.core.types import LogicalType
@@ -31,15 +32,15 @@ AS_OF_METADATA = "upsert/as_of"
 """Name of an input's metadata: the batch, offsets or time as of which it is read."""
 PLAN_METADATA = "upsert/plan"
 """Name of a query's metadata: its operators as a tree, what each remembers, and with what that grows."""
-CHECK_LAST_VALUE = "last_value_per_key"
-CHECK_ACCOUNTED = "offsets_accounted"
-CHECK_QUARANTINE = "quarantine_below"
+CHECK_LAST_VALUE = check_names.LAST_VALUE
+CHECK_ACCOUNTED = check_names.ACCOUNTED
+CHECK_QUARANTINE = check_names.QUARANTINE
 CHECK_LOSS = "no_unread_loss"
 CHECK_SCHEMA = "schema_matches"
 CHECK_TOPIC = "equals_topic"
 CHECK_SOURCE = "equals_source"
 CHECK_PLAN = "unchanged"
-CHECK_FRESHNESS = "freshness"
+CHECK_FRESHNESS = check_names.FRESHNESS
 COMPLETE_TAG = "upsert/complete"
 """Run tag; ``true`` makes checks compare every row."""
 

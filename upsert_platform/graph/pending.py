@@ -1,37 +1,30 @@
 """Finds what a run of a job would do and report, before it is started: without work and reports, no run is needed.
 
-Every asset is asked as its step asks, and every check of a sync as its step evaluates it where nothing is new. Assets
-and checks that are not the platform's are pending in every look: only a run knows what they say.
+`sync.looks` asks the tables. Assets and checks that are not the platform's are pending in every look: only a run knows
+what they say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from threading import Lock
 from typing import Any, Final
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from upsert_platform.changelog.pauses import paused
-from upsert_platform.changelog.quarantine import nothing_decoded
+from upsert_platform.core import check_names
 from upsert_platform.core.errors import UpsertPlatformError
-from upsert_platform.core.masking import Mask
-from upsert_platform.core.wording import counted
-from upsert_platform.graph import changelog_checks, checks, keys
+from upsert_platform.graph import keys
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.sync.freshness import FreshnessLimits, judge
+from upsert_platform.sync.looks import Asked, Kind, Look, Looks
 
-_KINDS: Final = (keys.CHANGELOG_IO, keys.QUERY_IO, keys.DESTINATION_IO)
-_CHECKS: Final = frozenset({keys.CHECK_ACCOUNTED, keys.CHECK_QUARANTINE, keys.CHECK_LAST_VALUE, keys.CHECK_FRESHNESS})
-"""Checks of a sync: all others of a job are evaluated by its runs alone."""
-
-_SIDE_BY_SIDE: Final = 4
-"""Assets that are asked at a time."""
+_KINDS: Final = {
+    keys.CHANGELOG_IO: Kind.CHANGELOG, keys.QUERY_IO: Kind.QUERY, keys.DESTINATION_IO: Kind.TABLE
+}  # fmt: skip
+_ONLY_A_RUN: Final = "only a run materialises it"
 
 
 @dataclass(frozen=True)
@@ -81,6 +74,7 @@ def pending(
     *,
     instance: dg.DagsterInstance,
     assets: Collection[dg.AssetKey] | None = None,
+    known: Mapping[Asked, Look] | None = None,
 ) -> Pending:
     """Ask every asset of a job whether a run would do or report anything. Starts no Spark, and writes no event.
 
@@ -88,7 +82,9 @@ def pending(
         repository: code location of the job.
         instance: where the last results of checks are; a check that did not pass there is reported by a run.
         assets: part of the job; all of it if left out.
+        known: looks at the project of the location's own definitions that were made a moment ago.
     """
+    known = known or {}
     layer = job.asset_layer
     executable = set(layer.executable_asset_keys)
     wanted = sorted(executable if assets is None else executable & set(assets))
@@ -99,13 +95,13 @@ def pending(
     found: dict[dg.AssetKey, AssetState] = {}
     for suffix in dict.fromkeys(suffix for _, kind, suffix, _ in named if kind):
         mine = [(key, kind, table) for key, kind, other, table in named if kind and other == suffix]
-        with _resources(repository, suffix, instance) as resources:
-            asks = _Asks(*resources, AssetKeys(instance=suffix))
-            ordered = [item for kind in _KINDS for item in mine if item[1] == kind]
-            states = asks.states([(*item, own_checks[item[0]], stale.get(item[0], "")) for item in ordered])
-            found |= {item.key: item for item in states}
+        ordered = [(key, Asked(_KINDS[kind], table)) for wanted_kind in _KINDS for key, kind, table in mine
+                   if kind == wanted_kind]  # fmt: skip
+        with _resources(repository, suffix, instance) as (platform, spark):
+            looks = _looks(platform, spark, [asked for _, asked in ordered], known if not suffix else {})
+        found |= {key: _state(key, looks[asked], own_checks[key], stale.get(key, "")) for key, asked in ordered}
     for key in wanted:
-        found.setdefault(key, AssetState(key, report="only a run materialises it"))
+        found.setdefault(key, AssetState(key, report=_ONLY_A_RUN))
     graph = repository.asset_graph
     due = [item.key for item in found.values() if item.work]
     follows = dg.AssetSelection.assets(*due).downstream().resolve(graph) if due else set()
@@ -157,106 +153,33 @@ def _resources(
         yield getattr(found, names.named(keys.PLATFORM)), getattr(found, names.named(keys.SPARK))
 
 
-class _Asks:
-    """Asks the assets of one project.
+def _looks(
+    platform: PlatformResource, spark: SparkResource, wanted: Sequence[Asked], known: Mapping[Asked, Look]
+) -> dict[Asked, Look]:
+    """Return looks at tables of a project; those that are not known are made."""
+    found = {item: known[item] for item in wanted if item in known}
+    others = [item for item in wanted if item not in found]
+    if others:
+        targets = platform.sound().targets
+        written = [item for item in others if item.kind is Kind.TABLE and targets.get(item.table) is None]
+        found |= dict.fromkeys(written, Look(work=_ONLY_A_RUN))  # assets of one's own write them
+        found |= Looks(platform.hops()).of([item for item in others if item not in found])
+    try:
+        spark.refuse_wrong(platform)
+    except UpsertPlatformError as error:
+        found |= {item: Look(work=str(error)) for item in found if item.kind is Kind.TABLE}
+    return found
+
+
+def _state(key: dg.AssetKey, look: Look, names: Collection[str], stale: str) -> AssetState:
+    """Return the state of an asset.
 
     Args:
-        names: of its jobs, which remedies name.
+        names: of its checks in the job.
+        stale: why the instance does not know it as it is; empty if it does.
     """
-
-    def __init__(self, platform: PlatformResource, spark: SparkResource, names: AssetKeys) -> None:
-        self._platform, self._spark, self._names = platform, spark, names
-        self._paused: Mapping[str, object] | None = None
-        self._opening = Lock()
-
-    def states(self, wanted: Sequence[tuple[dg.AssetKey, str, str, Collection[str], str]]) -> list[AssetState]:
-        """Return `state` of assets, in their order.
-
-        The first of each kind is asked alone: it loads modules, and what all share. The others are asked side by
-        side, for half of their time goes by in brokers, tables and the reading of logs.
-        """
-        first = {item[1]: item for item in reversed(wanted)}
-        found = {item[0]: self.state(*item) for item in first.values()}
-        others = [item for item in wanted if item[0] not in found]
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            found |= {state.key: state for state in pool.map(lambda item: self.state(*item), others)}
-        return [found[key] for key, *_ in wanted]
-
-    def state(self, key: dg.AssetKey, kind: str, table: str, names: Collection[str], stale: str) -> AssetState:
-        """Return the state of an asset.
-
-        Args:
-            table: as declared.
-            names: of its checks in the job.
-            stale: why the instance does not know it as it is; empty if it does.
-        """
-        others = sorted(set(names) - _CHECKS)
-        try:
-            if kind == keys.CHANGELOG_IO:
-                found = self._changelog(key, table)
-            elif kind == keys.QUERY_IO:
-                found = self._query(key, table)
-            else:
-                found = self._destination(key, table, set(names))
-        except UpsertPlatformError as error:  # the run fails with it, and others go on
-            return AssetState(key, work=str(error))
-        failed = [name for name, passes in found.checks.items() if not passes]
-        report = f"{failed[0]} does not pass" if failed else f"{others[0]} is evaluated by runs" if others else stale
-        return AssetState(key, found.batch, found.offsets, found.checks, found.work, report, found.note)
-
-    def _changelog(self, key: dg.AssetKey, table: str) -> AssetState:
-        source = self._platform.sound().sources[table]
-        with self._opening:
-            hop = self._platform.changelog_hop(table, run="")
-        hop.store.begin_look()
-        plan, store = hop.plan(), hop.store
-        results = (
-            changelog_checks.accounted_result(store, own=[], key=key),
-            changelog_checks.quarantine_result(source, store, nothing_decoded(store, Mask.of(source.table)), key=key),
-        )
-        positions = plan.head.positions.offsets if plan.head else {}
-        return AssetState(
-            key,
-            plan.head.batch if plan.head else 0,
-            sum(sum(offsets.values()) for offsets in positions.values()),
-            {str(item.check_name): item.passed for item in results},
-            f"{counted(plan.lag, 'offset')} to read" if plan.backlog else "",
-        )
-
-    def _query(self, key: dg.AssetKey, table: str) -> AssetState:
-        with self._opening:
-            hop = self._platform.query_hop(table, run="")
-        plan = hop.plan()
-        work = f"{counted(plan.behind, 'batch')} to compute" if plan.is_due else ""
-        return AssetState(key, plan.head.batch if plan.head else 0, work=work)
-
-    def _destination(self, key: dg.AssetKey, table: str, names: Collection[str]) -> AssetState:
-        bound = self._platform.sound().targets.get(table)
-        if bound is None:  # an asset of one's own that writes a declared table
-            return AssetState(key, work="only a run materialises it")
-        self._spark.refuse_wrong(self._platform)
-        with self._opening:
-            hop = self._platform.destination_hop(table, run="")
-        hop.store.begin_look()
-        try:
-            plan = hop.plan()
-            note = str(self._pauses().get(table, ""))
-            work = ""
-            if (plan.behind or plan.state.lost) and not note:
-                work = plan.state.lost or f"{counted(plan.behind, 'batch')} to apply"
-            elif plan.head is not None and not note:
-                hop.destination.prepare()  # refuses a declaration that the table does not fit, as a run does
-            result = checks.standing_result(hop, plan.state, key=key, names=self._names)
-        finally:
-            hop.destination.close()
-        passed: dict[str, bool] = {keys.CHECK_LAST_VALUE: result.passed} if result is not None else {}
-        if result is None:
-            work = work or "batches to compare"
-        if keys.CHECK_FRESHNESS in names and FreshnessLimits.of(bound.table) is not None:
-            passed[keys.CHECK_FRESHNESS] = judge(self._platform.sound(), bound, self._platform.lake).passed
-        return AssetState(key, plan.state.applied_batch, checks=passed, work=work, note=note)
-
-    def _pauses(self) -> Mapping[str, object]:
-        if self._paused is None:
-            self._paused = dict(paused(self._platform.lake))
-        return self._paused
+    others = sorted(set(names) - check_names.OF_SYNC)
+    checks = {name: passes for name, passes in look.checks.items() if name != keys.CHECK_FRESHNESS or name in names}
+    failed = [name for name, passes in checks.items() if not passes]
+    report = f"{failed[0]} does not pass" if failed else f"{others[0]} is evaluated by runs" if others else stale
+    return AssetState(key, look.batch, look.offsets, checks, look.work, report, look.note)

@@ -4,7 +4,6 @@ Annotations are evaluated here: Dagster does not understand a `ResourceDependenc
 """
 
 import re
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from dagster_pyspark import LazyPySparkResource
 from pydantic import Field, PrivateAttr
 
 from upsert_platform.changelog.lake import Lake, check_writable, project_path
-from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.core.source import Source
-from upsert_platform.core.unreachable import wait_once_for
+from upsert_platform.core.unreachable import AWAY_SECONDS, wait_once_for
 from upsert_platform.graph.discovered_topics import read_discovered
 from upsert_platform.graph.endpoint_resources import (
     ENDPOINT_RESOURCES,
@@ -40,7 +38,7 @@ from upsert_platform.spark.placement import refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.warm_session import close_session, session_for_run
-from upsert_platform.sync.binding import Binding, QuerySource, bind_sound, changelog_of, load, open_unbound
+from upsert_platform.sync.binding import Binding, QuerySource, bind_sound, load, open_unbound
 from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.connectors import keep_connections
 from upsert_platform.sync.declared import Declared, declared
@@ -48,14 +46,11 @@ from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.endpoints import Endpoints, project_variables
 from upsert_platform.sync.located import LocatedProject
 from upsert_platform.sync.on_demand import OnDemand, local_rows
+from upsert_platform.sync.project_hops import ProjectHops
 from upsert_platform.sync.query_hop import QueryHop
 
-_AWAY_SECONDS = 30.0
-"""How long an endpoint that was not reached counts as away for the other steps of a run."""
 _UNSET = re.compile(r"\$\{[A-Za-z_]\w*\}")
 """What a component leaves of a variable that is not set where it is loaded."""
-_CHANGELOGS = 100
-"""Handles of changelogs that a run keeps: each holds the list of the changelog's files."""
 _BRIEF_ROWS = 1_000_000
 """Below this a JVM that starts fast ends sooner than one that gets faster while it runs."""
 
@@ -207,7 +202,8 @@ class PlatformResource(HoldsSecrets):
     mysql: dg.ResourceDependency[MySqlResource]
     storage: dg.ResourceDependency[LakeResource]
     _binding: Binding | None = PrivateAttr(default=None)
-    _changelogs: OrderedDict[str, ChangelogStore] | None = PrivateAttr(default=None)
+    _hops: ProjectHops | None = PrivateAttr(default=None)
+    _keeps: bool = PrivateAttr(default=False)
 
     def __init__(self, **data: Any) -> None:
         """Takes the values and the resources; those of databases, and `storage`, may be left out."""
@@ -221,8 +217,8 @@ class PlatformResource(HoldsSecrets):
         Steps of tables whose endpoint is away wait for it once, and not in turn.
         """
         keep_connections()
-        wait_once_for(_AWAY_SECONDS)
-        self._changelogs = OrderedDict()
+        wait_once_for(AWAY_SECONDS)
+        self._hops, self._keeps = None, True
         if self.home is not None and context.log is not None:
             context.log.warning(
                 "'home' of resource 'platform' is superseded by 'root' of resource 'lake'; it still wins"
@@ -234,7 +230,7 @@ class PlatformResource(HoldsSecrets):
         """Lets the connections and changelogs go."""
         keep_connections(keep=False)
         wait_once_for(None)
-        self._changelogs = None
+        self._hops, self._keeps = None, False
 
     @property
     def root(self) -> str:
@@ -321,42 +317,27 @@ class PlatformResource(HoldsSecrets):
             return found.targets[name].open()
         return open_unbound(found.project, name, self.defaults())
 
-    def changelog(self, source: Source | QuerySource) -> ChangelogStore:
-        """Return the changelog of a source, or of a query.
+    def hops(self) -> ProjectHops:
+        """The hops of the usable part of the project; steps of a run look at changelogs through one handle each."""
+        if self._hops is None:
+            self._hops = ProjectHops(self.sound(), self.lake, keeps=self._keeps)
+        return self._hops
 
-        Steps of a run look through one handle, which is brought up to date at each look, instead of opening it anew.
-        """
-        store = changelog_of(source, self.lake)
-        if self._changelogs is None:
-            return store
-        kept = self._changelogs.get(store.uri)
-        if kept is None:
-            store.keep_open()
-            kept = self._changelogs[store.uri] = store
-            if len(self._changelogs) > _CHANGELOGS:
-                self._changelogs.popitem(last=False)
-        self._changelogs.move_to_end(store.uri)
-        return kept
+    def changelog(self, source: Source | QuerySource) -> ChangelogStore:
+        """Return the changelog of a source, or of a query."""
+        return self.hops().changelog(source)
 
     def changelog_hop(self, name: str, *, run: str) -> ChangelogHop:
         """The hop from the topics of a declared table to its changelog."""
-        source = self.sound().sources[name]
-        return ChangelogHop(source, self.changelog(source), run=run)
+        return self.hops().changelog_hop(name, run=run)
 
     def query_hop(self, name: str, *, run: str) -> QueryHop:
         """The hop from the changelogs that a query reads to its result."""
-        return self.sound().query_hop(name, self.lake, run=run)
+        return self.hops().query_hop(name, run=run)
 
     def destination_hop(self, name: str, *, run: str) -> DestinationHop:
         """The hop to a declared destination table; the caller closes its destination."""
-        bound = self.sound().targets[name]
-        return DestinationHop(
-            bound,
-            self.changelog(bound.source),
-            bound.open(),
-            refused=RefusedStore(self.lake.refused(name)),
-            run=run,
-        )
+        return self.hops().destination_hop(name, run=run)
 
 
 def _systems(platform: PlatformResource) -> dict[str, EndpointResource]:

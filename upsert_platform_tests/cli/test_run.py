@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
+from upsert_platform.cli.location import SHIPPED, current_location
 from upsert_platform.cli.main import main
-from upsert_platform.graph.job_run import SHIPPED, current_location
 
 LOCATION = """
 import os

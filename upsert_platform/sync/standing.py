@@ -1,0 +1,96 @@
+"""What checks of a sync say where nothing is new: by accounts of a changelog, and by the last verdict of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.sync.verify import is_comparable
+
+if TYPE_CHECKING:
+    from upsert_platform.changelog.store import ChangelogStore
+    from upsert_platform.core.destination import DestinationState
+    from upsert_platform.sync.destination_hop import DestinationHop
+
+
+@dataclass(frozen=True)
+class Accounted:
+    """The accounts of some batches.
+
+    Attributes:
+        batches: that were looked at; none of a changelog without any.
+        accounts: of their ranges, in the order of the batches.
+        wrong: what does not add up.
+    """
+
+    batches: Sequence[int] = ()
+    accounts: Sequence[RangeAccount] = ()
+    wrong: Sequence[str] = ()
+
+
+def accounted(store: ChangelogStore, *, own: Sequence[int] = ()) -> Accounted:
+    """Judge the accounts of batches: offsets are records and gaps, records are rows or accounted for otherwise.
+
+    Args:
+        own: batches of a run; of a run that read nothing new, the newest batch is looked at.
+    """
+    head = store.head()
+    batches = own or ([head.batch] if head is not None and head.batch else [])
+    if not batches:
+        return Accounted()
+    accounts = store.accounts(after=min(batches) - 1, upto=max(batches))
+    flat = [account for batch in sorted(accounts) for account in accounts[batch]]
+    wrong = [
+        f"{account.topic}-{account.partition} [{account.start}, {account.end}): {reason}"
+        for account in flat
+        if (reason := account.imbalance())
+    ]
+    wrong += [f"batch {batch} has no accounting" for batch in batches if batch not in accounts]
+    return Accounted(batches, flat, [*wrong, *_holes(flat)])
+
+
+def _holes(accounts: Sequence[RangeAccount]) -> list[str]:
+    """Ranges of a partition that do not begin where the one before ended."""
+    ends: dict[tuple[str, int], int] = {}
+    found = []
+    for account in accounts:
+        place = (account.topic, account.partition)
+        if ends.get(place, account.start) != account.start:
+            found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
+        ends[place] = account.end
+    return found
+
+
+@dataclass(frozen=True)
+class StandingVerdict:
+    """What `last_value_per_key` says of a table to which a sync writes nothing.
+
+    Attributes:
+        told: why there is nothing new; empty where the last verdict is that rows differ.
+        kept: rows that the table refused.
+        differs: whether the last comparison found other rows.
+    """
+
+    told: str = ""
+    kept: int = 0
+    differs: bool = False
+
+    @property
+    def passed(self) -> bool:
+        """Return whether the check passes."""
+        return not self.differs and not self.kept
+
+
+def standing_verdict(hop: DestinationHop, state: DestinationState) -> StandingVerdict | None:
+    """Return the verdict that stands, or None where a sync has batches to compare."""
+    if not is_comparable(hop):
+        return StandingVerdict("rows are appended: there is no last value per key to look for")
+    if state.verdict is not None and not state.verdict.passed:
+        return StandingVerdict(differs=True)
+    checked = state.verdict.batch if state.verdict else 0
+    if checked < state.applied_batch:
+        return None
+    told = "nothing was written since the last check" if checked else "nothing was written yet"
+    return StandingVerdict(told, kept=hop.refused.count())
