@@ -28,7 +28,7 @@ class LookBeside:
 
     @cached_property
     def looks(self) -> Mapping[Asked, Look]:
-        """What was asked; nothing where the process did not come to its end, for which this waits."""
+        """Looks by what was asked; nothing where the process did not come to its end, for which this waits."""
         from upsert_platform.sync.looks import Asked, Kind, Look
 
         output, _ = self._process.communicate()

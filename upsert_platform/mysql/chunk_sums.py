@@ -253,7 +253,7 @@ class ChunkTask:
 
     @property
     def by_value(self) -> bool:
-        """Whether the key is one whole number, so that this process orders keys as the server does."""
+        """Return whether the key is one whole number, so that this process orders keys as the server does."""
         kinds = {column.name: column.kind for column in self.part.found.columns}
         return len(self.key) == 1 and kinds[self.key[0]] in WHOLE_NUMBERS
 

@@ -33,7 +33,7 @@ class Places:
 
     @property
     def by_value(self) -> bool:
-        """Whether chunks are ranges of the key."""
+        """Return whether chunks are ranges of the key."""
         return self.task.by_value
 
     def of(self, ids: np.ndarray) -> np.ndarray:

@@ -29,7 +29,7 @@ _SIDE_BY_SIDE: Final = 4
 
 
 class Kind(StrEnum):
-    """What is asked."""
+    """The asset of a declared table, or query, that is asked."""
 
     CHANGELOG = "changelog"
     QUERY = "query"

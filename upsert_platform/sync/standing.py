@@ -1,4 +1,4 @@
-"""What checks of a sync say where nothing is new: by accounts of a changelog, and by the last verdict of a table."""
+"""Results of checks of a sync where nothing is new: by accounts of a changelog, and by the last verdict of a table."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _holes(accounts: Sequence[RangeAccount]) -> list[str]:
 
 @dataclass(frozen=True)
 class StandingVerdict:
-    """What `last_value_per_key` says of a table to which a sync writes nothing.
+    """The result of `last_value_per_key` of a table to which a sync writes nothing.
 
     Attributes:
         told: why there is nothing new; empty where the last verdict is that rows differ.
