@@ -189,7 +189,8 @@ class FoundRows:
         read: gives the rows of shares.
         among: gives hashes of the keys whose rows count; None: all count.
         tells_deletes: whether rows have `_op`.
-        replaced: whether a share gives rows that later ones of their keys in it replaced. Its hashes are held then.
+        replaced: whether a share gives rows that others of their keys in it, of a greater `_seq`, replaced. Its hashes
+            are held then.
     """
 
     fields: pa.Schema
@@ -222,26 +223,30 @@ class FoundRows:
                 parts = [self._hashed(part) for part in self.read(iter([batch.slice(place, 1)])) if part.num_rows]
                 if not parts:
                     continue
-                keys, other, put, *hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
-                last = last_of_keys(keys, other)
+                keys, other, places, put, *hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
+                last = last_of_keys(keys, other, places)
                 told.found.add_hashes(*(side[last & put] for side in hashes))
         return told
 
-    def _hashed(self, batch: pa.RecordBatch) -> tuple[Hashes, Hashes, Any, Hashes, Hashes]:
-        put = pc.equal(batch.column(OPERATION), OPERATION_UPSERT) if self.tells_deletes else pa.repeat(True, len(batch))
+    def _hashed(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
+        """Hashes of keys, what orders rows, whether they are put, and hashes of rows."""
+        count = batch.num_rows
+        put = pc.equal(batch.column(OPERATION), OPERATION_UPSERT) if self.tells_deletes else pa.repeat(True, count)
+        places = batch.column(SEQUENCE).to_numpy(zero_copy_only=False)
         return (
-            *row_hashes(batch, self.key), put.to_numpy(zero_copy_only=False), *row_hashes(batch, self.fields)
+            *row_hashes(batch, self.key), places, put.to_numpy(zero_copy_only=False), *row_hashes(batch, self.fields)
         )  # fmt: skip
 
 
-def last_of_keys(keys: Hashes, other: Hashes) -> npt.NDArray[np.bool_]:
-    """Return a mask of the last row of each key.
+def last_of_keys(keys: Hashes, other: Hashes, places: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return a mask of the last row of each key: of the greatest place, and of equal places of the one that came last.
 
     Args:
         keys, other: two hashes of each row's key. Where two keys share the first, more of their rows may be in the
             mask; then both sides of a comparison differ.
     """
-    order = np.argsort(keys, kind="stable")
+    is_ordered = bool((places[1:] >= places[:-1]).all())
+    order = np.argsort(keys, kind="stable") if is_ordered else np.lexsort((places, keys))
     ordered, others = keys[order], other[order]
     replaced = np.append((ordered[1:] == ordered[:-1]) & (others[1:] == others[:-1]), False)[: len(order)]
     last = np.ones(len(order), bool)

@@ -71,7 +71,7 @@ class RowsByShare:
         others: whether rows of keys are among them that were not written since the batch that was asked for.
         tells_deletes: whether keys that were deleted since then are among them, each once: rows have `_op` then.
         held: gives change rows as the destination's formats hold them; None where they hold every value.
-        replaced: whether a share may give rows that later ones of their keys in it replaced.
+        replaced: whether a share may give rows that others of their keys in it, of a greater `_seq`, replaced.
     """
 
     open: Callable[[], Shares]

@@ -10,8 +10,8 @@ import pytest
 from upsert_platform.changelog import kept_table, store
 from upsert_platform.changelog.store import Positions
 from upsert_platform.changelog.tables import TableLocation, open_table
-from upsert_platform.graph import resources
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
+from upsert_platform.sync import project_hops
 from upsert_platform.sync.binding import changelog_of
 
 TABLE = """
@@ -65,7 +65,7 @@ def test_a_run_opens_a_changelog_once_and_sees_each_commit(tmp_path: Path, monke
 
 
 def test_a_run_keeps_a_bounded_number_of_changelogs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources, "_CHANGELOGS", 2)
+    monkeypatch.setattr(project_hops, "_CHANGELOGS", 2)
     platform = platform_of(tmp_path, tables=3)
     sources = platform.binding().sources
     platform.setup_for_execution(dg.build_init_resource_context())

@@ -229,20 +229,20 @@ def test_where_as_many_rows_are_told_as_there_should_be_no_key_is_looked_for(
 class InOrder:
     """Reads rows in two shares, in several parts each; rows that later ones replaced are among them."""
 
-    shares: tuple[tuple[tuple[int, str | None, str], ...], ...]
+    shares: tuple[tuple[tuple[Any, ...], ...], ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for row in self.shares[number]:
-                    told = pairs([row[:2]])
-                    yield told.append_column("_op", pa.array([row[2]]))
+                for place, row in enumerate(self.shares[number]):
+                    told = pairs([row[:2]]).append_column("_op", pa.array([row[2]]))
+                    yield told.append_column("_seq", pa.array([row[3] if len(row) > 3 else place]))
 
 
 class Topic(InTasks):
     """A destination of which tasks read every record."""
 
-    shares: tuple[tuple[tuple[int, str | None, str], ...], ...] = ((), ())
+    shares: tuple[tuple[tuple[Any, ...], ...], ...] = ((), ())
 
     def all_in_tasks(self) -> RowsByShare | None:
         read = InOrder(self.shares)
@@ -261,6 +261,11 @@ TOPICS = {
     "deletes, of keys that nobody has as well": (((*PUT[::2], (3, None, "D"), (77, None, "D")), PUT[1::2]), True),
     "replaced rows": ((((0, "old 0", "U"), (3, "x", "U"), *PUT[::2], (3, None, "D")), PUT[1::2]), True),
     "an old row behind the new one": (((*PUT[::2], (0, "old 0", "U")), PUT[1::2]), False),
+    "an old row that is read behind the new one": (((*PUT[::2], (0, "old 0", "U", -1)), PUT[1::2]), True),
+    "the new row before the old one that it should have replaced": (
+        (((0, "new", "U", -1), *PUT[2::2], (0, "old 0", "U", 100)), PUT[1::2]),
+        False,
+    ),
     "the same row in two shares": ((PUT[::2], (*PUT[1::2], PUT[0])), False),
     "a row too many": (((*PUT[::2], (77, "of nobody", "U")), PUT[1::2]), False),
     "a deleted row": (((*PUT[::2], (3, "old 3", "U")), PUT[1::2]), False),
@@ -314,10 +319,14 @@ def test_the_last_row_of_each_key_is_found_by_hashes() -> None:
     keys = chance.integers(0, 300, 2000)
     one, other = (chance.integers(0, 1 << 63, 300, np.uint64) for _ in range(2))
     last = {key: place for place, key in enumerate(keys.tolist())}
-    assert np.flatnonzero(last_of_keys(one[keys], other[keys])).tolist() == sorted(last.values())
+    there = np.arange(2000)
+    assert np.flatnonzero(last_of_keys(one[keys], other[keys], there)).tolist() == sorted(last.values())
+    moved = chance.permutation(2000)
+    found = last_of_keys(one[keys[moved]], other[keys[moved]], there[moved])
+    assert sorted(moved[found].tolist()) == sorted(last.values())
     same = np.zeros(3, np.uint64)  # two keys of one hash: no row that counts is left out
-    assert last_of_keys(same, np.array([1, 2, 1], np.uint64)).tolist()[1:] == [True, True]
-    assert last_of_keys(same[:0], same[:0]).tolist() == []
+    assert last_of_keys(same, np.array([1, 2, 1], np.uint64), there[:3]).tolist()[1:] == [True, True]
+    assert last_of_keys(same[:0], same[:0], there[:0]).tolist() == []
 
 
 def test_keys_are_found_again_by_their_hashes() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import latest, rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.core.errors import TopicError
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.model import Column
@@ -113,8 +113,8 @@ def _none(spark: SparkSession, columns: Sequence[Column]) -> DataFrame:
 class TopicRows:
     """The function for ``mapInArrow`` that gets numbers of ranges, and gives the last record per key of each.
 
-    Rows have the physical columns and `_op`; of a tombstone those of the key. A key that is in several ranges, in
-    several parts of one that is long, or spelled in several ways, has a row for each.
+    Rows have the physical columns, `_op` and `_seq` (the offset); of a tombstone those of the key. A key that is in
+    several ranges, in several parts of one that is long, or spelled in several ways, has a row for each.
     """
 
     table: KafkaTable
@@ -137,6 +137,7 @@ class TopicRows:
                     told = part.select(names).append_column(
                         OPERATION, pc.if_else(deleted, OPERATION_DELETE, OPERATION_UPSERT)
                     )
+                    told = told.append_column(SEQUENCE, part.column(rows.OFFSET))
                     yield told.filter(pc.is_in(kind, value_set=kinds))
 
 
