@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.core.errors import ReplicationError
@@ -17,6 +17,7 @@ from upsert_platform_tests.mysql.binlog.documents import DOCUMENTS, encode, in_o
 WRITER = JsonText("c", compact=True)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # the first document takes a second on a busy machine
 @given(DOCUMENTS, st.booleans())
 def test_every_document_is_read(document: Any, large: bool) -> None:
     if large or len(encode(document, large=True)) < 60_000:
