@@ -35,7 +35,7 @@ MOST_ROWS: Final = 4_000_000
 MOST_BYTES: Final = 512 << 20
 """Rows of a span, and bytes of its files, above which Spark reduces it."""
 MOST_COUNTED: Final = 16_000_000
-"""Rows of a span whose keys each task may hold: some 40 bytes a row."""
+"""Rows of a span whose keys each task may hold, as a few numbers a row."""
 _TASK_ROWS: Final = 500_000
 _TASK_BYTES: Final = 64 << 20
 """What one task holds of them, at most, where keys are spread evenly."""

@@ -83,7 +83,7 @@ class Looks:
         return found
 
     def one(self, asked: Asked) -> Look:
-        """Ask one table; what stops a run of it is the work that it has."""
+        """Ask one table. An error with which a run would fail is reported as its work."""
         try:
             if asked.kind is Kind.CHANGELOG:
                 return self._changelog(asked.table)

@@ -15,7 +15,7 @@ from upsert_platform.sync import verify
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.on_demand import OnDemand
-from upsert_platform.sync.verify import check_batch
+from upsert_platform.sync.verify import check_batch, check_everything
 from upsert_platform_tests.changelog.places import Placed
 from upsert_platform_tests.kafka.tables import declare, read
 from upsert_platform_tests.sync.test_one_task import append, hop_to, never
@@ -58,6 +58,11 @@ def test_records_beside_those_of_a_batch_are_noticed(
     monkeypatch.setattr(verify, "_compare", look)
     found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     assert (found.passed, found.compared, look.call_count) == (True, 40, 0)
+    whole = check_everything(spark, hop, upto=2)
+    assert (whole.passed, whole.compared, whole.rows, look.call_count) == (True, 40, 37, 0)
+    monkeypatch.setattr("upsert_platform.kafka.sink.destination._MOST_HELD", 5)
+    assert check_everything(spark, hop, upto=2) == whole
+    assert look.call_count == 1, "no task holds hashes of so many records"
     producer = Producer({"bootstrap.servers": kafka_bootstrap})
 
     for key, value in HARMLESS.values():

@@ -69,6 +69,8 @@ _MARKED_WITHIN = 60.0
 """Seconds within which busy brokers mark what a write committed; a check before that would miss a partition's rows."""
 _ALIKE = 1.3
 """Times the mean that the longest range may have, for one task to read several."""
+_MOST_HELD = 16_000_000
+"""Offsets of a partition of which one task holds hashes; those of longer ones are divided among tasks."""
 
 
 class KafkaDestination(
@@ -411,7 +413,10 @@ class KafkaDestination(
 
     def all_in_tasks(self) -> RowsByShare | None:
         """The last record per key of each partition, or of several parts of a long one."""
-        found = self._in_tasks(partial(ranges_behind, self.read_as))
+        ranges = ranges_behind(self.read_as)
+        if max((item.offsets for item in ranges), default=0) > _MOST_HELD:
+            return None
+        found = self._in_tasks(lambda: ranges)
         return None if found is None else replace(found, replaced=True)
 
     def _in_tasks(self, ranges_of: Callable[[], Sequence[OffsetRange]]) -> RowsByShare | None:
