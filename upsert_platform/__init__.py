@@ -15,6 +15,7 @@ _LATE = {
     "on_new_offsets": _AUTOMATION,
     "on_overdue": _AUTOMATION,
     "udf": "upsert_platform.core.user_functions",
+    "udtf": "upsert_platform.core.user_functions",
     "upsert_assets": _DECORATOR,
 }
 __all__ = list(_LATE)

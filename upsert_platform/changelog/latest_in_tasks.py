@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 MOST_ROWS: Final = 4_000_000
 MOST_BYTES: Final = 512 << 20
 """Rows of a span, and bytes of its files, above which Spark reduces it."""
-MOST_COUNTED: Final = 16_000_000
-"""Rows of a span whose keys each task may hold, as a few numbers a row."""
+MOST_COUNTED: Final = 32_000_000
+"""Rows whose keys all tasks that run at once may hold, each those of the whole span."""
 _TASK_ROWS: Final = 500_000
 _TASK_BYTES: Final = 64 << 20
 """What one task holds of them, at most, where keys are spread evenly."""
@@ -164,9 +164,10 @@ def reduction_in_tasks(
     names = tuple(dict.fromkeys([*key, *columns]))
     paths = tuple(item.path for item in files)
     if not files or count > MOST_ROWS or size > MOST_BYTES:
-        if not files or not counts_longer or count > MOST_COUNTED:
+        tasks = min(len(files), spark.sparkContext.defaultParallelism)
+        if not files or not counts_longer or count * tasks > MOST_COUNTED:
             return None
-        hands = deal(files, min(len(files), spark.sparkContext.defaultParallelism))
+        hands = deal(files, tasks)
         shares = tuple(tuple(item.path for item in hand) for hand in hands)
         return SpanReduction(
             store.location, store.table, paths, names, tuple(key), after, upto, len(shares), shares, drawn,

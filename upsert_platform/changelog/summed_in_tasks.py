@@ -40,6 +40,7 @@ class Told:
         deleted: the keys that it must not have.
         found_deleted: those that it tells as deleted, if it does.
         divided: whether a task found that keys have to be divided among tasks first, and told nothing.
+        met: rows of the expected side whose key ends with a delete in one share.
     """
 
     rows: int = 0
@@ -48,18 +49,21 @@ class Told:
     deleted: RowSums = field(default_factory=RowSums)
     found_deleted: RowSums = field(default_factory=RowSums)
     divided: bool = False
+    met: int = 0
 
     def add(self, text: str) -> None:
         """Adds what another task told."""
         other = json.loads(text)
         self.rows += other["rows"]
+        self.met += other["met"]
         self.divided |= other["divided"]
         for name in _SIDES:
             getattr(self, name).add_sums(RowSums.from_json(other[name]))
 
     def to_batch(self, keys: Hashes | None = None) -> pa.RecordBatch:
         """The row of `TOLD_DDL`."""
-        told = {"rows": self.rows, "divided": self.divided, **{name: getattr(self, name).to_json() for name in _SIDES}}
+        numbers = {"rows": self.rows, "divided": self.divided, "met": self.met}
+        told = {**numbers, **{name: getattr(self, name).to_json() for name in _SIDES}}
         given = None if keys is None else keys.tobytes()
         return pa.record_batch({"told": pa.array([json.dumps(told)]), "keys": pa.array([given], pa.binary())})
 
@@ -122,6 +126,7 @@ class ExpectedRows:
         held: rows as the destination's formats hold them; None where they hold every value.
         read: reads the rows of keys, which are then the found side; None where others do.
         tells_keys: whether hashes of the keys are told.
+        ended: gives hashes of keys that end with a delete in one share of the found side; rows of them are counted.
     """
 
     fields: pa.Schema
@@ -130,6 +135,7 @@ class ExpectedRows:
     held: Task | None = None
     read: Task | None = None
     tells_keys: bool = False
+    ended: Callable[[], Hashes] | None = None
 
     def __call__(self, batches: Batches) -> Batches:
         told = Told()
@@ -148,13 +154,17 @@ class ExpectedRows:
         yield told.to_batch(np.concatenate(keys) if keys else None)
 
     def _looked_at(self, batches: Batches, told: Told) -> Batches:
+        ended = None if self.ended is None else KeySet(self.ended())
         for every in batches:
             batch = self._as_held(self._sampled(every))
             if not batch.num_rows:
                 continue
             told.rows += batch.num_rows
             wanted = pc.equal(batch.column(OPERATION), OPERATION_UPSERT)
-            told.expected.add(_filtered(batch, wanted), self.fields)
+            put = _filtered(batch, wanted)
+            told.expected.add(put, self.fields)
+            if ended is not None:
+                told.met += int(ended.holds(key_hashes(put, self.key)).sum())
             told.deleted.add(_filtered(batch, pc.invert(wanted)), self.key)
             yield batch
 
@@ -191,6 +201,7 @@ class FoundRows:
         tells_deletes: whether rows have `_op`.
         replaced: whether a share gives rows that others of their keys in it, of a greater `_seq`, replaced. Its hashes
             are held then.
+        most_ended: of how many keys that end with a delete hashes are told, of all shares of a task; above, nothing is.
     """
 
     fields: pa.Schema
@@ -199,10 +210,11 @@ class FoundRows:
     among: Callable[[], Hashes] | None = None
     tells_deletes: bool = False
     replaced: bool = False
+    most_ended: int = 0
 
     def __call__(self, numbers: Batches) -> Batches:
         if self.replaced:
-            yield self._last_of_shares(numbers).to_batch()
+            yield self._last_of_shares(numbers)
             return
         told = Told()
         wanted = None if self.among is None else KeySet(self.among())
@@ -215,9 +227,11 @@ class FoundRows:
             told.found.add(batch, self.fields)
         yield told.to_batch()
 
-    def _last_of_shares(self, numbers: Batches) -> Told:
-        """The sums of all rows that are put, without those that are replaced in their share."""
+    def _last_of_shares(self, numbers: Batches) -> pa.RecordBatch:
+        """The sums of all rows that are put, without those that are replaced in their share, and the keys that end with
+        a delete there."""
         told = Told()
+        ended: list[Hashes] = []
         for batch in numbers:
             for place in range(batch.num_rows):
                 parts = [self._hashed(part) for part in self.read(iter([batch.slice(place, 1)])) if part.num_rows]
@@ -226,7 +240,11 @@ class FoundRows:
                 keys, other, places, put, *hashes = (np.concatenate(column) for column in zip(*parts, strict=True))
                 last = last_of_keys(keys, other, places)
                 told.found.add_hashes(*(side[last & put] for side in hashes))
-        return told
+                if self.most_ended:
+                    ended.append(keys[last & ~put])
+                    if sum(map(len, ended)) > self.most_ended:
+                        return Told(divided=True).to_batch()
+        return told.to_batch(np.concatenate(ended) if ended else None)
 
     def _hashed(self, batch: pa.RecordBatch) -> tuple[Any, ...]:
         """Hashes of keys, what orders rows, whether they are put, and hashes of rows."""
@@ -242,8 +260,9 @@ def last_of_keys(keys: Hashes, other: Hashes, places: npt.NDArray[np.int64]) -> 
     """Return a mask of the last row of each key: of the greatest place, and of equal places of the one that came last.
 
     Args:
-        keys, other: two hashes of each row's key. Where two keys share the first, more of their rows may be in the
-            mask; then both sides of a comparison differ.
+        keys, other: two hashes of each row's key. Where two keys share the first alone, more of their rows may be in
+            the mask; then both sides of a comparison differ. Two texts of one hash share both (2^-64 for a pair), and
+            count as one key.
     """
     is_ordered = bool((places[1:] >= places[:-1]).all())
     order = np.argsort(keys, kind="stable") if is_ordered else np.lexsort((places, keys))

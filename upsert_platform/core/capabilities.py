@@ -98,10 +98,13 @@ class ReadsInTasks(ABC):
             rows: change rows of those batches, at most.
         """
 
-    def all_in_tasks(self) -> RowsByShare | None:
+    def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """Return how tasks read all rows, whoever wrote them, or None if `Destination.read` has to be used.
 
         As `reads_in_tasks` has it, but that keys which are told as deleted need not be all of them.
+
+        Args:
+            at_once: tasks that may run beside each other, and share memory.
         """
         return None
 

@@ -24,12 +24,15 @@ class Signature:
     """The types of a function: each of its arguments and its result is an Arrow array of such values.
 
     Attributes:
+        result: of a table function, an ARRAY of the rows that a row gives.
         deterministic: the same arguments give the same value.
+        table: a table function: its calls stand in ``LATERAL TABLE(...)``.
     """
 
     arguments: tuple[LogicalType, ...]
     result: LogicalType
     deterministic: bool = True
+    table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +70,47 @@ def udf(*, result_type: str, arguments: Sequence[str], deterministic: bool = Tru
         def shout(texts):
             return pc.utf8_upper(texts)
     """
+    return _declared("udf", result_type, arguments, deterministic=deterministic, table=False)
+
+
+def udtf(*, result_type: str, arguments: Sequence[str], deterministic: bool = True) -> Callable[[_Function], _Function]:
+    """Declare the types of a table function, which gives any number of rows for a row.
+
+    Statements call it as ``CROSS JOIN LATERAL TABLE(f(x)) AS t (a, b)``, or ``LEFT JOIN LATERAL TABLE(...) ON TRUE``.
+    The function takes a pyarrow Array per argument and returns one list array with a list of rows per value; null or an
+    empty list is no row.
+
+    Args:
+        result_type: type of one row: ``ROW<word STRING, length INT>``, whose names are those of the columns unless the
+            statement names others, or the type of a single column.
+        arguments: a type of Flink SQL per argument; at least one.
+        deterministic: False for a function that may give other rows for the same arguments.
+
+    Raises:
+        ValueError: a type cannot be read, or there is no argument.
+
+    Example:
+        import pyarrow.compute as pc
+
+        from upsert_platform import udtf
+
+        @udtf(result_type="STRING", arguments=["STRING"])
+        def words(texts):
+            return pc.utf8_split_whitespace(texts)
+    """
+    return _declared("udtf", f"ARRAY<{result_type}>", arguments, deterministic=deterministic, table=True)
+
+
+def _declared(
+    decorator: str, result_type: str, arguments: Sequence[str], *, deterministic: bool, table: bool
+) -> Callable[[_Function], _Function]:
     try:
-        signature = Signature(tuple(parse_type(text) for text in arguments), parse_type(result_type), deterministic)
+        types = tuple(parse_type(text) for text in arguments)
+        signature = Signature(types, parse_type(result_type), deterministic, table)
     except TypeSyntaxError as error:
-        raise ValueError(f"udf: {error}") from None
+        raise ValueError(f"{decorator}: {error}") from None
     if not signature.arguments:
-        raise ValueError("udf: a function takes one argument at least, which says how many values to give")
+        raise ValueError(f"{decorator}: a function takes one argument at least, which says how many values to give")
 
     def marked(function: _Function) -> _Function:
         setattr(function, SIGNATURE, signature)

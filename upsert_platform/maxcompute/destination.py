@@ -275,7 +275,7 @@ class MaxComputeDestination(
         reading = self._clients.reading(self._actual())
         return rows_by_share(reading, rows=rows) if self.writes_in_task() else None
 
-    def all_in_tasks(self) -> RowsByShare | None:
+    def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """All rows of a table that stores them as given, by the splits of a session."""
         from upsert_platform.maxcompute.read_back import every_row_by_share
 

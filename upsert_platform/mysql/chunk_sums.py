@@ -199,7 +199,10 @@ class ChunkTask:
     def rows(
         self, chunks: Sequence[tuple[int, Chunk]], *, buckets: frozenset[int] = frozenset()
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of chunks with their hashes: `ROWS_DDL`, and one without an id per chunk or bucket.
+        """Yield the rows of chunks with their hashes: `ROWS_DDL`.
+
+        Behind the rows of a chunk there is one without an id, or one per bucket, with the positions between which they
+        were read.
 
         Args:
             buckets: only rows of these buckets of keys, which are their numbers then.
@@ -210,13 +213,12 @@ class ChunkTask:
                 self.load.wait(connection)
                 marks.now()
                 low = marks.visible()
-                found = [self._of_buckets(batch, buckets) for batch in self._rows(connection, chunk)]
-                high = marks.now()
-                yield _bare(sorted(buckets) or [number], low, high)
-                for batch in found:
+                for every in self._rows(connection, chunk):
+                    batch = self._of_buckets(every, buckets)
                     ids = self.ids(batch)
                     numbers = ids % np.uint64(BUCKETS) if buckets else np.full(batch.num_rows, number)
-                    yield _looked_at(self, batch, numbers, low, high)
+                    yield _looked_at(self, batch, numbers)
+                yield _bare(sorted(buckets) or [number], low, marks.now())
 
     def _of_buckets(self, batch: pa.RecordBatch, buckets: frozenset[int]) -> pa.RecordBatch:
         if not buckets:
@@ -257,11 +259,17 @@ class ChunkTask:
         kinds = {column.name: column.kind for column in self.part.found.columns}
         return len(self.key) == 1 and kinds[self.key[0]] in WHOLE_NUMBERS
 
+    @property
+    def bias(self) -> int:
+        """Return what is taken off a key that is a whole number, for 64 bits with a sign to hold BIGINT UNSIGNED."""
+        column = next(item for item in self.part.found.columns if item.name == self.key[0])
+        return 1 << 63 if column.kind == "bigint" and column.unsigned else 0
+
     def numbers(self, batch: pa.RecordBatch) -> np.ndarray:
-        """Return the keys that are whole numbers, in their order: ``int64``."""
+        """Return the keys that are whole numbers, less `bias`, in their order: ``int64``."""
         values = batch.column(self.key[0])
-        if pa.types.is_decimal(values.type):  # BIGINT UNSIGNED: its half is taken off, so that 64 bits hold it
-            biased = values.cast(pa.uint64()).to_numpy(zero_copy_only=False) ^ np.uint64(1 << 63)
+        if self.bias:
+            biased = values.cast(pa.uint64()).to_numpy(zero_copy_only=False) ^ np.uint64(self.bias)
             return biased.view(np.int64)
         return values.cast(pa.int64()).to_numpy(zero_copy_only=False)
 
@@ -316,15 +324,13 @@ def _bare(numbers: Sequence[int], low: LogPosition, high: LogPosition) -> pa.Rec
     )
 
 
-def _looked_at(
-    task: ChunkTask, batch: pa.RecordBatch, numbers: np.ndarray, low: LogPosition, high: LogPosition
-) -> pa.RecordBatch:
+def _looked_at(task: ChunkTask, batch: pa.RecordBatch, numbers: np.ndarray) -> pa.RecordBatch:
     given: dict[str, Any] = {
         "number": pa.array(numbers.astype(np.int32)),
         "id": pa.array(task.ids(batch).view(np.int64)),
         "hash": pa.array(task.hashes(batch).view(np.int64)),
         "shown": task.texts(batch),
-        "low": pa.array([low.to_json()] * batch.num_rows, pa.string()),
-        "high": pa.array([high.to_json()] * batch.num_rows, pa.string()),
+        "low": pa.nulls(batch.num_rows, pa.string()),
+        "high": pa.nulls(batch.num_rows, pa.string()),
     }
     return pa.record_batch(given)

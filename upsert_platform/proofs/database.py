@@ -446,7 +446,7 @@ class _Judging:
 
         self._spark = spark
         self._pinned = pinned
-        bias = _bias(places)
+        bias = places.task.bias if places.by_value else 0
         last = (1 << 63) - 1
         uppers = tuple(last if chunk.upto is None else int(chunk.upto[0]) - bias for chunk in chunks)
         first = chunks[0].after
@@ -565,14 +565,6 @@ class _Judging:
         finally:
             log.unpersist()
             base.unpersist()
-
-
-def _bias(places: Places) -> int:
-    """Return what is taken off a BIGINT UNSIGNED for 64 bits with a sign to hold it."""
-    column = next(item for item in places.task.part.found.columns if item.name == places.task.key[0])
-    declared = next(item for item in places.task.part.table.columns if item.name == column.name)
-    assert declared.type is not None
-    return 1 << 63 if str(declared.type).startswith("DECIMAL") else 0
 
 
 def _step(row: Any) -> tuple[int, int]:

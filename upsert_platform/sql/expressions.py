@@ -14,7 +14,7 @@ from upsert_platform.sql import functions, user_functions
 from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.comparisons import compare, like, similar
-from upsert_platform.sql.flink import clauses_of, declared_type, line_of
+from upsert_platform.sql.flink import LATERAL_KEY, clauses_of, declared_type, line_of
 from upsert_platform.sql.functions import json
 from upsert_platform.sql.functions.collections import item_of
 from upsert_platform.sql.functions.conditional import choose, condition
@@ -379,7 +379,8 @@ class _Renderer:
             return found
         own = user_functions.user_function(name)
         if own is not None:
-            return user_functions.user_call(own, rendered, stops=self.scope.stops)
+            lateral = bool(node.meta.get(LATERAL_KEY))
+            return user_functions.user_call(own, rendered, stops=self.scope.stops, lateral=lateral)
         return functions.call(name, rendered, more=user_functions.names())
 
     def _json(self, name: str, node: exp.Anonymous, arguments: list[Rendered]) -> Rendered | None:

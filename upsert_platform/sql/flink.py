@@ -25,6 +25,8 @@ TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""
 CLAUSES_KEY: Final = "flink_clauses"
 """Key in a node's meta: clauses of a JSON function, name to a word or an expression."""
+LATERAL_KEY: Final = "flink_lateral"
+"""Key in the meta of a function's call: it stands in LATERAL TABLE(...)."""
 _MISSING: Final = re.compile(r"Required keyword: .* missing for <class '[\w.]*\.(\w+)'>")
 
 

@@ -76,7 +76,7 @@ def _signature(item: FunctionDeclaration) -> Signature:
     if signature is None:
         raise FunctionFault(
             f"'{item.target}' does not declare its types: put @upsert_platform.udf(result_type='STRING',"
-            " arguments=['STRING']) above it"
+            " arguments=['STRING']) above it, or @upsert_platform.udtf for a table function"
         )
     try:
         inspect.signature(function).bind(*signature.arguments)
@@ -132,16 +132,23 @@ def names() -> tuple[str, ...]:
     return tuple(_DECLARED.get())
 
 
-def user_call(function: UserFunction, arguments: Sequence[Rendered], *, stops: bool) -> Rendered:
+def user_call(function: UserFunction, arguments: Sequence[Rendered], *, stops: bool, lateral: bool = False) -> Rendered:
     """Spark SQL of a call.
 
     Args:
         stops: a row without a value stops the query; otherwise the row is set aside with the reason.
+        lateral: the call stands in LATERAL TABLE(...), as those of table functions do and of no others.
 
     Raises:
         FunctionFault: it does not take these arguments.
     """
-    wanted = function.signature.arguments
+    name, wanted = function.name, function.signature.arguments
+    if function.signature.table and not lateral:
+        raise FunctionFault(f"{name} gives rows: write CROSS JOIN LATERAL TABLE({name}(...)) AS t (...)")
+    if lateral and not function.signature.table:
+        raise FunctionFault(
+            f"{name} gives one value, not rows: call it in the select list, or declare it by @upsert_platform.udtf"
+        )
     if len(arguments) != len(wanted):
         raise FunctionFault(f"{function.name} does not take {len(arguments)} arguments but {len(wanted)}")
     given = [

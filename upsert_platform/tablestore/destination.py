@@ -127,7 +127,7 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
                 return self._by_ranges(lambda: ranges)
         return super().reads_in_tasks(since=since, rows=rows)
 
-    def all_in_tasks(self) -> RowsByShare | None:
+    def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """All rows, by ranges."""
         from upsert_platform.tablestore.ranges import read_ranges
 

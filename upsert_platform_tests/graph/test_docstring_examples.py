@@ -41,6 +41,9 @@ def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     if name == "udf":
         assert found["shout"](pa.array(["a", None])).to_pylist() == ["A", None]
         return
+    if name == "udtf":
+        assert found["words"](pa.array(["a b", None])).to_pylist() == [["a", "b"], None]
+        return
     (defs,) = [item for item in found.values() if isinstance(item, dg.Definitions)]
     dg.Definitions.validate_loadable(defs)
     assert defs.resolve_asset_graph().get_all_asset_keys()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,18 @@ import pytest
 
 import upsert_platform
 from upsert_platform.changelog.rows import stored_columns
+from upsert_platform.core.errors import SourceLocation
 from upsert_platform.core.plan import expressions
 from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.engine.runners import LocalRunner, SparkRunner
+from upsert_platform.sql.declarations import FunctionDeclaration
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.scripts import Scripts
 from upsert_platform.sql.user_batches import Batches
+from upsert_platform.sql.user_functions import declared_functions, find_functions
 from upsert_platform.sql.variables import Variables
 from upsert_platform.sync.transform import change_frame, computed, failed_rows
-from upsert_platform_tests.engine.world import DDL, Kept, World, same_rows
+from upsert_platform_tests.engine.world import DDL, Kept, World, plan_query, same_rows
 from upsert_platform_tests.sql.reading import errors, read_scripts
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
 MODULE = """
 import pyarrow as pa
 import pyarrow.compute as pc
-from upsert_platform import udf
+from upsert_platform import udf, udtf
 from {helper} import most
 
 calls = []
@@ -52,6 +55,19 @@ def shaken(numbers):
 def plain(numbers):
     return numbers
 
+@udtf(result_type="ROW<digit INT, place BIGINT NOT NULL>", arguments=["BIGINT"])
+def digits(numbers):
+    rows = [
+        None if number is None or number == 7
+        else [{{"digit": int(item) or None, "place": at}} for at, item in enumerate(str(abs(number))) if item != "3"]
+        for number in numbers.to_pylist()
+    ]
+    return pa.array(rows, pa.list_(pa.struct([("digit", pa.int64()), ("place", pa.int64())])))
+
+@udtf(result_type="STRING", arguments=["STRING"])
+def letters(texts):
+    return pa.array([None if text is None else list(text) for text in texts.to_pylist()], pa.list_(pa.string()))
+
 @udf(result_type="BIGINT", arguments=["BIGINT", "BIGINT"])
 def one_only(numbers):
     return numbers
@@ -60,6 +76,8 @@ FUNCTIONS = """
 CREATE TEMPORARY FUNCTION labelled AS '{module}.labelled' LANGUAGE PYTHON;
 CREATE FUNCTION IF NOT EXISTS twice AS '{module}.doubled' LANGUAGE PYTHON;
 CREATE FUNCTION shaken AS '{module}.shaken' LANGUAGE PYTHON;
+CREATE FUNCTION digits AS '{module}.digits' LANGUAGE PYTHON;
+CREATE FUNCTION letters AS '{module}.letters' LANGUAGE PYTHON;
 """
 TARGET = "CREATE TABLE t ({}, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');"
 
@@ -127,6 +145,60 @@ def test_a_query_calls_functions_by_both_runners(local: bool, spark: SparkSessio
         assert same_rows(kept.result(), world.judge(judged))
 
 
+def _digits(number: int | None) -> list[tuple[int | None, int]]:
+    """The model of `digits`: a loop over the text."""
+    if number is None or number == 7:
+        return []
+    return [(int(item) or None, at) for at, item in enumerate(str(abs(number))) if item != "3"]
+
+
+TABLES: dict[str, tuple[str, Callable[[dict[str, Any]], list[tuple[Any, ...]]]]] = {
+    "its columns by the names of the row": (
+        "SELECT oid, place, digit FROM orders CROSS JOIN LATERAL TABLE(digits(amount))",
+        lambda row: [(row["oid"], place, digit) for digit, place in _digits(row["amount"])],
+    ),
+    "by names of the statement, behind a comma": (
+        "SELECT o.oid, t.b, t.a FROM orders AS o, LATERAL TABLE(digits(o.amount * 2)) AS t (a, b) WHERE t.b < 2",
+        lambda row: [
+            (row["oid"], place, digit)
+            for digit, place in _digits(None if row["amount"] is None else row["amount"] * 2)
+            if place < 2
+        ],
+    ),
+    "rows that give none stay with nulls": (
+        "SELECT oid, CAST(place AS BIGINT), digit FROM orders LEFT JOIN LATERAL TABLE(digits(amount)) AS t ON TRUE",
+        lambda row: [(row["oid"], place, digit) for digit, place in _digits(row["amount"]) or [(None, None)]],
+    ),
+    "one column": (
+        "SELECT oid, CHAR_LENGTH(l), CAST(NULL AS INT) FROM orders CROSS JOIN LATERAL TABLE(letters(kind)) AS t (l)",
+        lambda row: [(row["oid"], 1, None) for _ in row["kind"] or ""],
+    ),
+}
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_function_gives_rows_by_both_runners(
+    name: str, local: bool, spark: SparkSession, tmp_path: Path, module: str
+) -> None:
+    """Updates and deletes take back the rows that were given."""
+    statement, model = TABLES[name]
+    location = SourceLocation(str(tmp_path / "f.sql"), 1)
+    declared = [FunctionDeclaration(item, location, f"{module}.{item}") for item in ("digits", "letters")]
+    functions, problems = find_functions(declared)
+    assert problems == []
+    with declared_functions(functions):
+        query = plan_query(statement)
+    session = prepared(spark, [item.sql for item in expressions(query.plan)])
+    world = World(tmp_path / "world", random.Random(name))
+    runner = LocalRunner(lambda: session) if local else SparkRunner(lambda: session)
+    kept = Kept(world, query, runner=runner)
+    for _ in range(3):
+        world.change("orders", 20)
+        kept.advance()
+        assert same_rows(kept.result(), [found for row in world.rows["orders"] for found in model(row)])
+
+
 def test_a_query_stops_at_a_row_for_which_a_function_fails(spark: SparkSession, tmp_path: Path, module: str) -> None:
     """With the function's reason, and without a change of the result."""
     sql = FUNCTIONS.format(module=module) + DDL + TARGET.format("id STRING, n BIGINT")
@@ -159,6 +231,24 @@ def test_a_query_stops_at_a_row_for_which_a_function_fails(spark: SparkSession, 
         (FUNCTIONS + "INSERT INTO t SELECT oid, twice(kind) FROM orders;", "takes BIGINT as argument 1, not STRING"),
         (FUNCTIONS + "INSERT INTO t SELECT oid, twice() FROM orders;", "does not take 0 arguments but 1"),
         (FUNCTIONS + "INSERT INTO t SELECT oid, twise(uid) FROM orders;", "did you mean 'TWICE'"),
+        (FUNCTIONS + "INSERT INTO t SELECT oid, digits(uid) FROM orders;", "digits gives rows: write CROSS JOIN LAT"),
+        (
+            FUNCTIONS + "INSERT INTO t SELECT oid, a FROM orders, LATERAL TABLE(twice(uid)) AS t (a);",
+            "twice gives one value, not rows",
+        ),
+        (
+            FUNCTIONS + "INSERT INTO t SELECT oid, a FROM orders, LATERAL TABLE(digits(uid)) AS t (a);",
+            "name the columns of LATERAL TABLE: AS t (digit, place)",
+        ),
+        (
+            FUNCTIONS + "INSERT INTO t SELECT oid, place FROM orders RIGHT JOIN LATERAL TABLE(digits(uid)) ON TRUE;",
+            "LATERAL TABLE stands in CROSS JOIN LATERAL TABLE(...)",
+        ),
+        (FUNCTIONS + "INSERT INTO t SELECT 1, place FROM TABLE(digits(7));", "DIGITS stands in LATERAL TABLE("),
+        (
+            FUNCTIONS + "INSERT INTO t SELECT oid, place FROM orders, LATERAL TABLE(digis(uid));",
+            "the table function DIGIS is not supported",
+        ),
     ],
 )
 def test_what_is_not_right_is_refused_by_name(statement: str, reason: str, tmp_path: Path, module: str) -> None:
@@ -194,3 +284,5 @@ def test_types_are_checked_where_they_are_declared() -> None:
         upsert_platform.udf(result_type="NUMBER", arguments=["INT"])
     with pytest.raises(ValueError, match="one argument at least"):
         upsert_platform.udf(result_type="INT", arguments=[])
+    with pytest.raises(ValueError, match="udtf: "):
+        upsert_platform.udtf(result_type="ROW<a NUMBER>", arguments=["INT"])

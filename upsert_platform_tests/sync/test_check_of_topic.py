@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import Mock
@@ -41,15 +43,7 @@ HARMLESS = {
 def test_records_beside_those_of_a_batch_are_noticed(
     spark: SparkSession, tmp_path: Path, topic: str, kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = declare(
-        topic=topic, properties__bootstrap__servers=kafka_bootstrap, **{"sink.control-topic": f"control-{topic}"}
-    )
-    hop = hop_to(Place(), tmp_path)
-    target = Target(table, hop.target.insert, hop.target.source, None, None)  # type: ignore[arg-type]
-    destination = KafkaDestination(read(table, writes=True))
-    hop = DestinationHop(target, hop.store, destination, refused=RefusedStore(str(tmp_path / "aside")), run="run")
-    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(40)])
-    hop.execute(OnDemand(never), hop.plan())
+    hop = _written(tmp_path, topic, kafka_bootstrap)
     records = [Placed(2, 0, 100 + key, None, key, None if key < 3 else f"name {key}") for key in range(20)]
     append(hop.store, 2, records)
     hop.execute(OnDemand(never), hop.plan())
@@ -75,4 +69,36 @@ def test_records_beside_those_of_a_batch_are_noticed(
     found = check_batch(OnDemand.dividing(spark), hop, after=1, upto=2)
     wanted = [(f"id={key[6:-1].strip()}", status) for key, _, status in SPOILED.values()]
     assert sorted((row["key"], row["status"]) for row in found.sample) == sorted(wanted)
-    destination.close()
+    hop.destination.close()
+
+
+def test_a_tombstone_in_another_partition_deletes_a_row(
+    spark: SparkSession, tmp_path: Path, make_topic: Callable[..., str], kafka_bootstrap: str
+) -> None:
+    """A client that divides keys otherwise wrote it, later than the row."""
+    topic = make_topic(partitions=2)
+    hop = _written(tmp_path, topic, kafka_bootstrap)
+    assert check_everything(spark, hop, upto=1).rows == 40
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for partition in (0, 1):
+        producer.produce(topic, key=b'{"id":8}', partition=partition)
+        producer.produce(topic, key=b'{"id":8}', value=b'{"id":8,"name":"name 8"}', partition=1 - partition)
+        assert producer.flush(10) == 0
+        time.sleep(0.01)  # between partitions the time of records decides
+        producer.produce(topic, key=b'{"id":8}', partition=partition)
+        assert producer.flush(10) == 0
+        found = check_everything(spark, hop, upto=1)
+        assert [(row["key"], row["status"]) for row in found.sample] == [("id=8", "missing")]
+    hop.destination.close()
+
+
+def _written(tmp_path: Path, topic: str, servers: str) -> DestinationHop:
+    """A topic with forty rows of one batch."""
+    table = declare(topic=topic, properties__bootstrap__servers=servers, **{"sink.control-topic": f"control-{topic}"})
+    hop = hop_to(Place(), tmp_path)
+    target = Target(table, hop.target.insert, hop.target.source, None, None)  # type: ignore[arg-type]
+    destination = KafkaDestination(read(table, writes=True))
+    hop = DestinationHop(target, hop.store, destination, refused=RefusedStore(str(tmp_path / "aside")), run="run")
+    append(hop.store, 1, [Placed(1, 0, key, None, key, f"name {key}") for key in range(40)])
+    hop.execute(OnDemand(never), hop.plan())
+    return hop

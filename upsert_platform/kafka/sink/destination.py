@@ -70,7 +70,7 @@ _MARKED_WITHIN = 60.0
 _ALIKE = 1.3
 """Times the mean that the longest range may have, for one task to read several."""
 _MOST_HELD = 16_000_000
-"""Offsets of a partition of which one task holds hashes; those of longer ones are divided among tasks."""
+"""Offsets of partitions of which tasks that run at once hold hashes; those of more are divided among tasks."""
 
 
 class KafkaDestination(
@@ -411,10 +411,10 @@ class KafkaDestination(
         """The last record per key of each range that batches after `since` wrote, tombstones too."""
         return self._in_tasks(partial(self.recent_ranges, since))
 
-    def all_in_tasks(self) -> RowsByShare | None:
+    def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """The last record per key of each partition, or of several parts of a long one."""
         ranges = ranges_behind(self.read_as)
-        if max((item.offsets for item in ranges), default=0) > _MOST_HELD:
+        if max((item.offsets for item in ranges), default=0) * at_once > _MOST_HELD:
             return None
         found = self._in_tasks(lambda: ranges)
         return None if found is None else replace(found, replaced=True)

@@ -22,7 +22,7 @@ from upsert_platform.sql.planning.matches import EVERY_ROW, outer_rows
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
 from upsert_platform.sql.planning.state_ttl import StateTtls
 from upsert_platform.sql.planning.temporal import TemporalJoin, is_versioned
-from upsert_platform.sql.planning.unnest import unnest_rows
+from upsert_platform.sql.planning.unnest import function_rows, unnest_rows
 from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.session_settings import STATE_TTL
@@ -210,6 +210,8 @@ class FromClause(ABC):
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
         if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
             return *self._lookup(left, named, join), parts
+        if isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Anonymous):
+            return *function_rows(left, named, join, self.names, self.first_line), parts
         if isinstance(join.this, exp.Lateral):
             return *self._lateral(left, named, join), parts
         if isinstance(join.this, exp.Unnest):

@@ -1,4 +1,4 @@
-"""CROSS JOIN UNNEST and LEFT JOIN UNNEST of arrays, maps and multisets, WITH ORDINALITY."""
+"""A row per element: UNNEST of arrays, maps and multisets, WITH ORDINALITY, and LATERAL TABLE of users' functions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Field, Unnest
 from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.sql.flink import LATERAL_KEY
 from upsert_platform.sql.planning.joins import padded, with_columns
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
 
@@ -25,15 +26,39 @@ def unnest_rows(
     """
     node = join.this
     columns = Columns(named, first_line)
+    if len(node.expressions) != 1:
+        raise columns.fault(f"UNNEST takes one collection, not {len(node.expressions)}", join)
+    return _rows(left, columns, join, "UNNEST", node.expressions[0], names)
+
+
+def function_rows(
+    left: Relation, named: Sequence[Named], join: exp.Join, names: Names, first_line: int
+) -> tuple[Relation, list[Named]]:
+    """The rows with those that a table function of the user's gives for them, and their columns in scope.
+
+    Raises:
+        Fault: it is no call of such a function, or the columns are not named as they are.
+    """
+    columns = Columns(named, first_line)
+    calls = join.this.this.expressions if str(join.this.this.this).upper() == "TABLE" else []
+    if len(calls) != 1 or not isinstance(calls[0], exp.Anonymous) or join.this.args.get("ordinality"):
+        raise columns.fault("a table function is called as LATERAL TABLE(f(x)) AS t (a, b)", join)
+    call = calls[0].copy()
+    call.meta[LATERAL_KEY] = True
+    return _rows(left, columns, join, "LATERAL TABLE", call, names)
+
+
+def _rows(
+    left: Relation, columns: Columns, join: exp.Join, word: str, collection: exp.Expr, names: Names
+) -> tuple[Relation, list[Named]]:
+    node, named = join.this, columns.named
     side, on = (join.side or "").upper(), join.args.get("on")
     always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     if side not in ("", "LEFT") or not always or join.args.get("using"):
-        raise columns.fault("UNNEST stands in CROSS JOIN UNNEST(...) or LEFT JOIN UNNEST(...) ON TRUE", join)
-    if len(node.expressions) != 1:
-        raise columns.fault(f"UNNEST takes one collection, not {len(node.expressions)}", join)
-    expression = columns.expression(node.expressions[0])
+        raise columns.fault(f"{word} stands in CROSS JOIN {word}(...) or LEFT JOIN {word}(...) ON TRUE", join)
+    expression = columns.expression(collection)
     if expression.type.name not in _COLLECTIONS:
-        raise columns.fault(f"UNNEST takes an ARRAY, MAP or MULTISET, not {expression.type}", join)
+        raise columns.fault(f"{word} takes an ARRAY, MAP or MULTISET, not {expression.type}", join)
     column = expression.column or names.fresh("unnested")
     source = with_columns(left.node, [(column, expression)])
     own = _elements(expression.type)
@@ -45,7 +70,7 @@ def unnest_rows(
         shown = [name for name, _ in own]
     if len(shown) != len(own) or (offset and not numbered):
         wanted = ", ".join([*(name or "element" for name, _ in own), *(["number"] if offset else [])])
-        raise columns.fault(f"name the columns of UNNEST: AS t ({wanted})", join)
+        raise columns.fault(f"name the columns of {word}: AS t ({wanted})", join)
     elements = tuple(
         Field(names.fresh(name), replace(kind, nullable=kind.nullable or bool(side)))
         for name, (_, kind) in zip(shown, own, strict=True)

@@ -12,6 +12,7 @@ from upsert_platform.core.types import TypeName
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of
 from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.user_functions import user_function
 
 FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 _ARGUMENTS: Final = {"TUMBLE": ("SIZE",), "HOP": ("SLIDE", "SIZE"), "CUMULATE": ("STEP", "SIZE"), "SESSION": ("GAP",)}
@@ -185,7 +186,13 @@ def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):
             name = tokens[index + 2].value.upper()
             rows = name in ("SELECT", "WITH", "(") and index > 0 and tokens[index - 1].value in ("(", ">")
-            if name not in FUNCTIONS and not rows:
+            own = user_function(name) is not None
+            lateral = own and index > 0 and tokens[index - 1].is_word("LATERAL")
+            if own and not lateral:
+                raise Fault(f"{name} stands in LATERAL TABLE({name}(...)), behind the table that it reads", token.line)
+            if name not in FUNCTIONS and not (rows or lateral):
                 raise Fault(
-                    f"the table function {name} is not supported; windows are {', '.join(FUNCTIONS)}", token.line
+                    f"the table function {name} is not supported; windows are {', '.join(FUNCTIONS)}, others are"
+                    " declared by CREATE FUNCTION",
+                    token.line,
                 )
