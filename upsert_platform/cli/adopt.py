@@ -175,4 +175,4 @@ def _print(table: str, found: Adoption, *, dry_run: bool) -> None:
     if last.passed:
         click.echo(f"{table}: equal, {counted(last.compared, 'row')} compared; 'upsert-platform sync' goes on")
     else:
-        click.echo(f"{table}: still differs ({last.verdict().detail}): does its old writer still write it?")
+        click.echo(f"{table}: still differs ({last.detail}): does its old writer still write it?")

@@ -105,7 +105,7 @@ def _into_new(binding: Binding, into: dict[str, str], start: Start, *, dry_run: 
                 told += f", {done.written.report.upserts} put, {done.written.report.deletes} deleted"
             if done.compared is not None:
                 differs = differs or not done.compared.passed
-                told += f"; {done.compared.verdict().detail or f'equal, {done.compared.compared} keys compared'}"
+                told += f"; {done.compared.detail or f'equal, {done.compared.compared} keys compared'}"
             click.echo(told)
     if differs:
         sys.exit(DIFFERS)

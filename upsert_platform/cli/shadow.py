@@ -96,7 +96,7 @@ def _print(shadowing: Shadowing, found: Round, *, as_json: bool) -> None:
     if own.passed:
         click.echo(f"{second}: equal, {counted(own.compared, 'row')} compared")
     else:
-        click.echo(f"{second}: differs: {own.verdict().detail}")
+        click.echo(f"{second}: differs: {own.detail}")
         for row in own.sample:
             click.echo(f"  {row['status']} {printable(row['key']).plain}")
 

@@ -20,6 +20,7 @@ from upsert_platform.cli.text import printable
 from upsert_platform.core.wording import counted
 
 if TYPE_CHECKING:
+    from upsert_platform.core.destination import DestinationState
     from upsert_platform.sync.binding import Binding, Target
     from upsert_platform.sync.comparison import Comparison
     from upsert_platform.sync.destination_hop import DestinationHop
@@ -68,13 +69,13 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
         name = target.table.name
         try:
             with _hop(target) as hop:
-                reason, failed, applied = _nothing_to_compare(hop)
+                reason, failed, state = _nothing_to_compare(hop)
                 if reason:
                     results.append(_Result(name, reason, failed=failed))
                 else:
                     with spark_session(f"comparing {name}") as (spark, _):
-                        found = check_everything(spark, hop, upto=applied)
-                    hop.destination.record_verdict(found.verdict())
+                        found = check_everything(spark, hop, upto=state.applied_batch)
+                    hop.destination.record_verdict(found.verdict(state))
                     results.append(_Result(name, "", found))
         except UpsertPlatformError as error:  # the other tables are compared all the same
             results.append(_Result(name, shown(error), failed=True))
@@ -110,7 +111,7 @@ def _repaired(table: str, done: Reconciliation) -> _Result:
         return _Result(table, "", done.before)
     told = f"{report.upserts} put, {report.deletes} deleted, {report.refused_count} refused"
     if done.after is not None and not done.after.passed:
-        told += f"; it still differs ({done.after.verdict().detail}): does another program write it?"
+        told += f"; it still differs ({done.after.detail}): does another program write it?"
     return _Result(table, told, done.before, (report.upserts, report.deletes))
 
 
@@ -145,18 +146,18 @@ def _hop(target: Target) -> Iterator[DestinationHop]:
         destination.close()
 
 
-def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, int]:
-    """Return why a table cannot be compared (empty if it can), whether that is an error, and the applied batch."""
+def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, DestinationState]:
+    """Return why a table cannot be compared (empty if it can), whether that is an error, and the table's state."""
     from upsert_platform.sync.verify import is_comparable
 
     state = hop.plan().state
     if not is_comparable(hop):
-        return "rows are appended: there is no last value per key to compare with", False, 0
+        return "rows are appended: there is no last value per key to compare with", False, state
     if state.lost:
-        return state.lost, True, 0
+        return state.lost, True, state
     if not state.applied_batch:
-        return "nothing was written yet: there is nothing to compare", False, 0
-    return "", False, state.applied_batch
+        return "nothing was written yet: there is nothing to compare", False, state
+    return "", False, state
 
 
 def _tell(result: _Result, *, as_json: bool) -> None:

@@ -49,6 +49,8 @@ class Verdict:
     Attributes:
         batch: the applied batch that was checked.
         complete: whether everything was compared (`verify`), not only a batch's keys and a sample.
+        changelog_id: identity of the changelog that the batch belongs to; empty in verdicts of earlier versions.
+        table_id: of the table that was checked, as `DestinationState` has it.
     """
 
     batch: int
@@ -56,6 +58,8 @@ class Verdict:
     complete: bool
     at: datetime
     detail: str = ""
+    changelog_id: str = ""
+    table_id: str = ""
 
     def to_json(self) -> str:
         """The form that a control record keeps."""
@@ -75,22 +79,41 @@ class DestinationState:
     Attributes:
         applied_batch: number of the last changelog batch that is wholly in the table; 0 before the first.
         changelog_id: identity of the changelog that those numbers belong to; empty before the first write.
+        last_verdict: of the last check of a table of this name; see `verdict`.
         holder: who holds the lease, when it has not expired; for messages.
         lost: why the table does not hold what was applied (it is gone, or was made anew), as a sentence; the applied
             batch is 0 then, so that all is written again. Empty when nothing is lost.
         commit: identity of the changelog's commit of `applied_batch` (`Head.run`): another commit has that number in a
             changelog that was restored from an older copy. Empty where an earlier version of the platform wrote last.
         begun: changelog, last batch and its commit of a write that broke off when a part of its rows may be committed.
+        table_id: identity of the table that is there: one that was made anew has another. Empty where its system tells
+            none.
     """
 
     applied_batch: int = 0
     changelog_id: str = ""
-    verdict: Verdict | None = None
+    last_verdict: Verdict | None = None
     holder: str | None = None
     lease_expires: datetime | None = None
     lost: str = ""
     commit: str = ""
     begun: tuple[str, int, str] | None = None
+    table_id: str = ""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last verdict, if it is of this table and of batches that it holds; None where nobody has looked at them.
+
+        One that names no changelog may be of any table, so it does not pass this one; that rows differ stays until all
+        of them are compared.
+        """
+        last = self.last_verdict
+        if last is None or last.batch > self.applied_batch:
+            return None
+        if not last.changelog_id:
+            return None if last.passed else last
+        same = (last.changelog_id, last.table_id) == (self.changelog_id, self.table_id)
+        return last if same else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,4 +331,4 @@ class Destination(ABC):
 
     @abstractmethod
     def record_verdict(self, verdict: Verdict) -> None:
-        """Keeps the result of a check beside the applied batch."""
+        """Keeps the result of a check beside the applied batch; `state` gives it back, whatever it is of."""

@@ -87,7 +87,7 @@ def _compared(
         else:
             checked = state.verdict.batch if state.verdict else 0
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
-        hop.destination.record_verdict(found.verdict())
+        hop.destination.record_verdict(found.verdict(state))
         shown_work = metadata.of_spark(spark.pages(since=asked), spark.take_work())
         if found.rows is not None:
             shown: dict[str, int | str] = {"dagster/row_count": found.rows, "dagster/uri": hop.destination.uri}
@@ -187,7 +187,7 @@ def _refusals(kept: int, table: str) -> str:
 def _example(found: Comparison) -> str:
     """The first row that differs, in words."""
     if not found.sample:
-        return found.verdict().detail
+        return found.detail
     row = found.sample[0]
     difference = f": {row['difference']}" if row.get("difference") else ""
     return f"for example {row['key']} is {row['status']}{difference}"

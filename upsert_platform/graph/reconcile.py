@@ -108,9 +108,7 @@ def _repair(
             )
         )
     if done.after is not None and not done.after.passed:
-        raise DestinationError(
-            f"table '{name}' still differs: {done.after.verdict().detail}; does another program write it?"
-        )
+        raise DestinationError(f"table '{name}' still differs: {done.after.detail}; does another program write it?")
 
 
 def _counts(done: Reconciliation) -> dict[str, int]:

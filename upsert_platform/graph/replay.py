@@ -170,6 +170,6 @@ def _into_new(
         )
         if done.compared is not None and not done.compared.passed:
             raise DestinationError(
-                f"table '{config.into[name]}' differs from its topic: {done.compared.verdict().detail}; does another"
+                f"table '{config.into[name]}' differs from its topic: {done.compared.detail}; does another"
                 " program write it?"
             )

@@ -125,12 +125,20 @@ class MaxComputeDestination(
                 record = self._control.read()
         if not record.revision and self.table.undeclared_moves:
             _LOGGER.warning("%s is written for the first time: %s", self._what, self.table.undeclared_moves)
+        table_id = ""
         if record.revision:
             actual = self._client.table(self.table.target)
             self._note_key(actual)
             if actual is None or not record.describes(actual.table_id):
-                record = replace(record, applied_batch=0, changelog_id="", commit="", verdict="")
-        known = DestinationState(record.applied_batch, record.changelog_id, record.last_verdict, commit=record.commit)
+                record = replace(record, applied_batch=0, changelog_id="", commit="")
+            table_id = actual.table_id if actual is not None else ""
+        known = DestinationState(
+            record.applied_batch,
+            record.changelog_id,
+            record.last_verdict,
+            commit=record.commit,
+            table_id=table_id,
+        )
         return record.tenure.shown_in(known)
 
     @contextmanager
@@ -205,8 +213,6 @@ class MaxComputeDestination(
             return WriteReport(metrics={"already_applied": 1})
         from upsert_platform.maxcompute.apply import Batch, apply_batch
 
-        if lease.record.verdict and not lease.record.describes(actual.table_id):
-            lease.change(verdict="")  # of a table that was dropped: nobody has looked at this one
         if self.table.undeclared_moves:
             warn_once(_LOGGER, f"{self._what}: {self.table.undeclared_moves}")
         for notice in self.table.notices:

@@ -83,14 +83,20 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
     def state(self) -> DestinationState:
         """Reads the control row; initial when it, or the control table, or the table of the row, is missing."""
         record = self._control.read()
-        known = DestinationState(record.applied_batch, record.changelog_id, record.verdict, commit=record.commit)
+        known = DestinationState(
+            record.applied_batch,
+            record.changelog_id,
+            record.verdict,
+            commit=record.commit,
+            table_id=str(record.found_id or ""),
+        )
         if record.applied_batch and record.table_id != record.found_id:
             how = "was dropped and made anew" if record.found_id else "is gone"
             known = DestinationState(
                 lost=f"PostgreSQL table {self.table.place}, which held the batches up to {record.applied_batch},"
                 f" {how}; every batch is written again"
             )
-        there = known if record.found_id else replace(known, applied_batch=0, verdict=None)
+        there = known if record.found_id else replace(known, applied_batch=0)
         return record.tenure.shown_in(there)
 
     def forget_applied(self, lease: Lease) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from upsert_platform.core.capabilities import ReadsRecent
-from upsert_platform.core.destination import STATUS, Verdict
+from upsert_platform.core.destination import STATUS, DestinationState, Verdict
 from upsert_platform.core.masking import Mask
 from upsert_platform.sync.destination_hop import DestinationHop
 
@@ -52,10 +52,26 @@ class Comparison:
         """Return whether nothing differs."""
         return not (self.missing or self.extra or self.stale)
 
-    def verdict(self) -> Verdict:
-        """The form that is kept in the destination."""
-        detail = "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
-        return Verdict(self.batch, self.passed, self.complete, datetime.now(UTC), detail)
+    @property
+    def detail(self) -> str:
+        """Return how many rows differ, in words; empty where none does."""
+        return "" if self.passed else f"missing {self.missing}, extra {self.extra}, stale {self.stale}"
+
+    def verdict(self, state: DestinationState) -> Verdict:
+        """The form that is kept in the destination.
+
+        Args:
+            state: of the destination, read before its rows were.
+        """
+        return Verdict(
+            self.batch,
+            self.passed,
+            self.complete,
+            datetime.now(UTC),
+            self.detail,
+            changelog_id=state.changelog_id,
+            table_id=state.table_id,
+        )
 
 
 def sampled_since(

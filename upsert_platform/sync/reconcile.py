@@ -135,7 +135,7 @@ def reconcile(
             before = summed(hop, judged, batch=applied, complete=True, equal=equal)
             check(before)
             if before.passed and not found.moves:
-                hop.destination.record_verdict(before.verdict())
+                hop.destination.record_verdict(before.verdict(found.state))
                 return Reconciliation(before)
             span = hop.span(after=found.after, upto=applied, head=found.head, repeats=True)
             differing = _differing(hop, judged, applied=applied)
@@ -146,8 +146,9 @@ def reconcile(
                 note_applied(hop.store, hop.destination.name, applied, commit=span.commit)
         finally:
             judged.unpersist()
+        written = hop.destination.state()
         after = check_everything(spark, hop, upto=applied)
-        hop.destination.record_verdict(after.verdict())
+        hop.destination.record_verdict(after.verdict(written))
     return Reconciliation(before, report, after)
 
 
@@ -156,6 +157,7 @@ class _Repairable:
     """Up to which batch a table is repaired.
 
     Attributes:
+        state: of the table.
         after: the batch that it has applied, as far as the changelog has one of that number.
         restored: why its own batch is none of the changelog's, which was restored from an older copy: then the table is
             made equal to all of it, and holds its last batch. Empty where the table's position stays.
@@ -163,6 +165,7 @@ class _Repairable:
             has none yet, or a result that was computed anew is at this batch.
     """
 
+    state: DestinationState
     head: Head
     after: int
     upto: int
@@ -180,11 +183,11 @@ def _repairable(hop: DestinationHop, *, adopts: bool = False, through: Head | No
     head, applied = plan.head, plan.state.applied_batch
     if adopts and head is not None:
         check_adoptable(hop.destination.name, head, plan.state)
-        return _Repairable(head, head.batch, head.batch, moved=True)
+        return _Repairable(plan.state, head, head.batch, head.batch, moved=True)
     if head is not None and applied and plan.state.changelog_id == head.changelog_id:
         restored = restored_from_older(hop.store, head, plan.state)
         if restored:
-            return _Repairable(head, min(applied, head.batch), head.batch, restored)
+            return _Repairable(plan.state, head, min(applied, head.batch), head.batch, restored)
     hop.check(plan)
     if through is not None:
         if head is None or (head.changelog_id, head.run) != (through.changelog_id, through.run):
@@ -192,11 +195,11 @@ def _repairable(hop: DestinationHop, *, adopts: bool = False, through: Head | No
                 f"table '{hop.destination.name}': another run advanced its changelog meanwhile; nothing was written,"
                 " plan again"
             )
-        return _Repairable(head, head.batch, head.batch, moved=applied < head.batch)
+        return _Repairable(plan.state, head, head.batch, head.batch, moved=applied < head.batch)
     if head is None or not applied:
         why = plan.state.lost or "nothing was written to it yet"
         raise DestinationError(f"table '{hop.destination.name}': {why}; run job 'sync'")
-    return _Repairable(head, applied, applied)
+    return _Repairable(plan.state, head, applied, applied)
 
 
 def _differing(hop: DestinationHop, judged: DataFrame, *, applied: int) -> DataFrame:

@@ -114,9 +114,9 @@ def replay_into(
         refused = RefusedStore(lake.replay(place, f"{start.label}-refused"))
         hop = DestinationHop(target, store, destination, refused=refused, run=run)
         written = hop.execute(OnDemand.dividing(spark), hop.plan(), tell=tell, progress=tell)
-        applied = hop.plan().state.applied_batch
-        if not applied or not is_comparable(hop):
+        state = hop.plan().state
+        if not state.applied_batch or not is_comparable(hop):
             return NewTable(plan.lag, written)
-        compared = check_everything(spark, hop, upto=applied)
-        destination.record_verdict(compared.verdict())
+        compared = check_everything(spark, hop, upto=state.applied_batch)
+        destination.record_verdict(compared.verdict(state))
     return NewTable(plan.lag, written, compared)

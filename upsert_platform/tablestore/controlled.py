@@ -60,7 +60,13 @@ class ControlledDestination(ControlledTable):
         created = self._created()
         lost = _loss(self._control.table_name, record, created)
         there = created is not None and not lost
-        known = DestinationState(record.applied_batch, record.changelog_id, record.verdict, commit=record.commit)
+        known = DestinationState(
+            record.applied_batch,
+            record.changelog_id,
+            record.verdict,
+            commit=record.commit,
+            table_id=str(created or ""),
+        )
         return record.tenure.shown_in(known if there else DestinationState(lost=lost))
 
     def forget_applied(self, lease: Lease) -> None:

@@ -204,7 +204,7 @@ class MemoryDestination(Destination, WritesInTask):
 
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
-        self._held.state = replace(self._held.state, verdict=verdict)
+        self._held.state = replace(self._held.state, last_verdict=verdict)
 
     def writes_in_task(self) -> bool:
         """Always."""

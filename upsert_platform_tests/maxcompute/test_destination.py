@@ -154,11 +154,18 @@ def test_116_a_frame_made_of_arrow_is_written_to_a_table_with_a_key(
     assert stored(maxcompute, destination.table) == [(1, "a"), (2, None)]
 
 
+def judged(destination: MaxComputeDestination) -> Verdict:
+    """Records that a check failed."""
+    state = destination.state()
+    verdict = Verdict(1, False, True, datetime.now(UTC), "1 row differs", state.changelog_id, state.table_id)
+    destination.record_verdict(verdict)
+    return verdict
+
+
 def test_a_verdict_is_kept_beside_the_batch(spark: SparkSession, opened: Callable[..., MaxComputeDestination]) -> None:
     destination = opened()
     write(spark, destination, 1, [("U", (1, "a"))])
-    verdict = Verdict(1, False, True, datetime.now(UTC), "1 row differs")
-    destination.record_verdict(verdict)
+    verdict = judged(destination)
     assert destination.state().verdict == verdict
     assert destination.state().applied_batch == 1
 
@@ -168,7 +175,7 @@ def test_a_table_made_anew_has_no_applied_batch(
 ) -> None:
     destination = opened()
     write(spark, destination, 1, [("U", (1, "a"))])
-    destination.record_verdict(Verdict(1, False, True, datetime.now(UTC), "1 row differs"))
+    judged(destination)
     maxcompute.odps().delete_table(destination.table.target.table)
     assert destination.state().applied_batch == 0
     destination.prepare()

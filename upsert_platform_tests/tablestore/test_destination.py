@@ -193,7 +193,9 @@ def test_the_verdict_stands_beside_the_applied_batch(spark: SparkSession, server
     table = table_on(server, COLUMNS, ["id"])
     destination = TablestoreDestination(table)
     _write(destination, change_frame(spark, table, [{"id": 1}]))
-    verdict = Verdict(1, False, True, datetime(2026, 1, 1, tzinfo=UTC), "missing 1")
+    about = destination.state()
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    verdict = Verdict(1, False, True, at, "missing 1", about.changelog_id, about.table_id)
     destination.record_verdict(verdict)
     state = destination.state()
     assert (state.applied_batch, state.verdict) == (1, verdict)
@@ -210,7 +212,8 @@ def test_a_table_that_was_dropped_starts_again(
     assert (lost.applied_batch, lost.changelog_id) == (0, "")
     assert "which held the batches up to 9, is gone" in lost.lost
     destination.prepare()
-    assert destination.state() == DestinationState()
+    state = destination.state()
+    assert (state.applied_batch, state.changelog_id, state.last_verdict, state.lost) == (0, "", None, "")
 
 
 def test_a_table_that_was_dropped_and_made_again_by_hand_is_written_again(
@@ -228,15 +231,20 @@ def test_a_table_that_was_dropped_and_made_again_by_hand_is_written_again(
     make()
     destination = TablestoreDestination(table)
     _write(destination, change_frame(spark, table, [{"id": 1, "name": "x"}]), upto=9)
-    destination.record_verdict(Verdict(9, True, True, datetime(2026, 1, 2, tzinfo=UTC)))
-    assert (destination.state().applied_batch, destination.state().lost) == (9, "")
+    before = destination.state()
+    verdict = Verdict(9, True, True, datetime(2026, 1, 2, tzinfo=UTC), "", before.changelog_id, before.table_id)
+    destination.record_verdict(verdict)
+    state = destination.state()
+    assert (state.applied_batch, state.verdict, state.lost) == (9, verdict, "")
     sdk.delete_table(table.table_name)
     make()
     state = destination.state()
     assert (state.applied_batch, state.changelog_id, state.verdict) == (0, "", None)
     assert "up to 9, was dropped and made anew" in state.lost
-    _write(destination, change_frame(spark, table, [{"id": 1, "name": "x"}]), upto=10)
-    assert (destination.state().applied_batch, destination.state().lost) == (10, "")
+    _write(destination, change_frame(spark, table, [{"id": 1, "name": "x"}]), upto=9)
+    state = destination.state()
+    assert (state.applied_batch, state.changelog_id, state.lost) == (9, before.changelog_id, "")
+    assert state.verdict is None, "nobody has looked at this table"
     assert stored(server, table) == {(1,): {"name": "x"}}
 
 

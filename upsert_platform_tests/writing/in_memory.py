@@ -112,4 +112,4 @@ class MemoryDestination(Destination):
         return found if keys is None else found.join(keys, "id", "left_semi")
 
     def record_verdict(self, verdict: Verdict) -> None:
-        self._place.state = replace(self._place.state, verdict=verdict)
+        self._place.state = replace(self._place.state, last_verdict=verdict)

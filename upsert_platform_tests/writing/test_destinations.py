@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.core.capabilities import WritesInTask
-from upsert_platform.core.destination import BatchSpan, Destination, RefusedRow, WriteReport
+from upsert_platform.core.capabilities import Resets, WritesInTask
+from upsert_platform.core.destination import BatchSpan, Destination, RefusedRow, Verdict, WriteReport
 from upsert_platform.core.errors import DestinationError, LeaseHeldError, RecordError
 from upsert_platform.core.task_runner import LocalTaskRunner, RowsOfTask, SparkTaskRunner
 from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open, marked
@@ -169,6 +170,59 @@ def test_a_null_key_is_refused_and_found_by_no_read(
     assert (contents(spark, opened()), opened().state().applied_batch) == ({1: "a", 2: "b"}, 2)
     keys = spark.createDataFrame([(1,), (None,)], "id BIGINT")
     assert [row["name"] for row in opened().read(spark, keys=keys).collect()] == ["a"]
+
+
+def checked(destination: Destination) -> Verdict:
+    """Records that a check passed, as checks do, and returns its verdict."""
+    state = destination.state()
+    verdict = Verdict(
+        state.applied_batch,
+        passed=True,
+        complete=True,
+        at=datetime(2026, 1, 2, tzinfo=UTC),
+        changelog_id=state.changelog_id,
+        table_id=state.table_id,
+    )
+    destination.record_verdict(verdict)
+    return verdict
+
+
+def test_a_verdict_is_of_its_changelog_its_table_and_a_batch_that_is_applied(spark: SparkSession, opened: Open) -> None:
+    write(opened(), frame(spark, [(1, "a", "U", 1)]), 1)
+    assert opened().state().verdict is None
+    own = checked(opened())
+    assert opened().state().verdict == own
+    write(opened(), frame(spark, [(2, "b", "U", 2)]), 2, 1)
+    assert opened().state().verdict == own
+    unnamed = replace(own, changelog_id="", table_id="")
+    others = replace(own, changelog_id="changelog-2"), replace(own, table_id="another"), replace(own, batch=3)
+    for verdict in (*others, unnamed):
+        opened().record_verdict(verdict)
+        state = opened().state()
+        assert (state.last_verdict, state.verdict) == (verdict, None)
+    failed = replace(unnamed, passed=False)
+    opened().record_verdict(failed)
+    assert opened().state().verdict == failed
+
+
+@pytest.mark.parametrize("declared", marked([name for name in DESTINATIONS if name != "memory"]), indirect=True)
+@pytest.mark.parametrize("how", ["its position is forgotten", "it is dropped"])
+def test_no_verdict_stands_for_a_table_that_is_written_anew(how: str, spark: SparkSession, opened: Open) -> None:
+    """Of the same changelog, and up to the batch that was checked."""
+    changes = frame(spark, [(1, "a", "U", 1)])
+    write(opened(), changes, 5)
+    checked(opened())
+    destination = opened()
+    assert isinstance(destination, Resets)
+    if how == "it is dropped":
+        destination.drop_table()
+    else:
+        with destination.lease(owner="reset", duration=MINUTE) as lease:
+            destination.forget_applied(lease)
+    assert opened().state().verdict is None
+    write(opened(), changes, 5)
+    state = opened().state()
+    assert (state.applied_batch, state.changelog_id, state.verdict) == (5, "changelog-1", None)
 
 
 def test_one_holder_and_a_dead_ones_lease_is_taken_over(spark: SparkSession, opened: Open) -> None:

@@ -298,16 +298,15 @@ class ControlTopic:
         self,
         producer: Producer,
         record: str,
-        value: Mapping[str, Any],
+        value: Mapping[str, Any] | None,
         *,
         partition: int = _RECORDS,
         on_delivery: Callable[[KafkaError | None, Any], None] | None = None,
     ) -> None:
-        """Hands a record to a producer, into its open transaction if it has one."""
+        """Hands a record to a producer, into its open transaction if it has one; no value takes the record away."""
         key = json.dumps({"topic": self.topic, "record": record}, sort_keys=True)
-        producer.produce(
-            self.name, key=key, value=json.dumps(dict(value)), partition=partition, on_delivery=on_delivery
-        )
+        text = None if value is None else json.dumps(dict(value))
+        producer.produce(self.name, key=key, value=text, partition=partition, on_delivery=on_delivery)
 
     def produce_share(self, producer: Producer, index: int, share: Share) -> None:
         """Hands the record of a writing task to its transaction."""

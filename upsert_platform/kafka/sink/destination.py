@@ -167,7 +167,12 @@ class KafkaDestination(
         applied = control.applied
         there = found is not None and found.topic_id == applied.topic_id
         known = DestinationState(
-            applied.batch, applied.changelog_id, control.verdict, commit=applied.commit, begun=applied.begun
+            applied.batch,
+            applied.changelog_id,
+            control.verdict,
+            commit=applied.commit,
+            begun=applied.begun,
+            table_id=applied.topic_id,
         )
         return control.lease.shown_in(known if there else DestinationState())
 
@@ -263,7 +268,7 @@ class KafkaDestination(
         return self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def forget_applied(self, lease: Lease) -> None:
-        """Records a position before the first batch, and ends what a write that broke off left open.
+        """Records a position before the first batch and no verdict, and ends what a write that broke off left open.
 
         Raises:
             LeaseHeldError: the lease was lost.
@@ -271,7 +276,7 @@ class KafkaDestination(
         assert isinstance(lease, KafkaLease)
         before = self._control.read().applied
         self._fence(before)
-        lease.record_applied(Applied())
+        lease.forget_applied()
 
     def drop_refusal(self) -> str | None:
         """Return why the topic is not deleted: nothing would create it again."""

@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.core.errors import EndpointError
-from upsert_platform.kafka.sink.control import DRIVER_TRANSACTION_MS, LEASE, STATE, Applied, ControlTopic
+from upsert_platform.kafka.sink.control import DRIVER_TRANSACTION_MS, LEASE, STATE, VERDICT, Applied, ControlTopic
 from upsert_platform.kafka.sink.transactions import Fenced, in_transaction, open_transactional
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, held_error
 
@@ -37,6 +37,15 @@ class KafkaLease(RenewedLease, LeaseStore):
             EndpointError: the brokers did not take it.
         """
         self.change(**{STATE: asdict(applied)})
+
+    def forget_applied(self) -> None:
+        """Writes a position before the first batch, and that there is no verdict, as the holder.
+
+        Raises:
+            LeaseHeldError: the lease was lost.
+            EndpointError: the brokers did not take it.
+        """
+        self.change(**{STATE: asdict(Applied()), VERDICT: None})
 
     def take(self) -> None:
         """Takes the transactional id, unless somebody is seen to hold the lease, and then the lease."""
@@ -70,7 +79,7 @@ class KafkaLease(RenewedLease, LeaseStore):
                 raise EndpointError(f"{self.what}: others want the lease, and the record was not written") from None
         return True
 
-    def _write(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+    def _write(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
         producer = self._producer
         assert producer is not None
 

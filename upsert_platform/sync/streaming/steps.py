@@ -288,7 +288,7 @@ class DestinationStep(Step):
             return  # nothing new, or batches so large that the next small one is waited for
         found = check_batch(self._spark, hop, after=after, upto=state.applied_batch)
         if after <= checked or not found.passed:
-            hop.destination.record_verdict(found.verdict())
+            hop.destination.record_verdict(found.verdict(state))
         self._looked_upto = state.applied_batch
         self.measures.set(passed=found.passed, compared=found.compared)
         self.measures.add(checks=1)

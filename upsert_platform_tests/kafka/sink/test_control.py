@@ -206,8 +206,9 @@ def test_records_of_an_earlier_version_are_read_and_taken_over(destination_of, n
     put("lease", f'{{"holder": "old", "token": "t", "epoch": 7, "expires": {time.time() + 600}}}')
     state = destination.state()
     assert (state.applied_batch, state.changelog_id, state.holder) == (4, "c", "old")
-    assert state.verdict is not None
-    assert (state.verdict.batch, state.verdict.complete) == (4, True)
+    assert state.last_verdict is not None
+    assert (state.last_verdict.batch, state.last_verdict.complete) == (4, True)
+    assert state.verdict is None, "it may be of another topic of this name"
     assert list(destination.recent_batches()) == [3, 4]
     with pytest.raises(LeaseHeldError, match="'old'"), destination.lease(owner="new", duration=MINUTE):
         pass

@@ -367,7 +367,9 @@ class TestLease:
 def test_verdict_is_kept(destination_of, name, spark):
     destination = destination_of(name)
     write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
-    verdict = Verdict(1, False, True, datetime(2024, 5, 1, tzinfo=UTC), "missing 1")
+    about = destination.state()
+    at = datetime(2024, 5, 1, tzinfo=UTC)
+    verdict = Verdict(1, False, True, at, "missing 1", about.changelog_id, about.table_id)
     destination.record_verdict(verdict)
     assert destination.state().verdict == verdict
 
