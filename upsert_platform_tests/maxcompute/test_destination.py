@@ -171,7 +171,10 @@ def test_a_table_made_anew_has_no_applied_batch(
     destination.record_verdict(Verdict(1, False, True, datetime.now(UTC), "1 row differs"))
     maxcompute.odps().delete_table(destination.table.target.table)
     assert destination.state().applied_batch == 0
+    for _ in range(2):  # looking creates none
+        assert destination.unprepared().endswith("does not exist")
     destination.prepare()
+    assert destination.unprepared() == ""
     assert destination.state().applied_batch == 0
     write(spark, destination, 1, [("U", (1, "b"))])
     assert destination.state().verdict is None
