@@ -139,7 +139,9 @@ def new_offsets_sensor(
                     unread.setdefault(shown(error), []).append(name)
             heads = {name: plan.head for name, plan in plans.items()}
             answers = behind.ask(platform, heads, state, now=now, without=(*state.failing, *tried))
-        troubles = [f"{_some(tables)}: {text}" for text, tables in (*unread.items(), *answers.unread.items())]
+        for text, tables in answers.unread.items():
+            unread.setdefault(text, []).extend(tables)
+        troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
         for trouble in troubles:
             context.log.warning(trouble)
         lags = {name: plan.lag for name, plan in plans.items()}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from upsert_platform.changelog.pauses import paused
 from upsert_platform.changelog.quarantine import quarantined_count
 from upsert_platform.core import check_names
+from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.wording import counted
 from upsert_platform.sync.freshness import FreshnessLimits, judge
@@ -98,7 +99,7 @@ class Looks:
                 return self._query(asked.table)
             return self._destination(asked.table)
         except UpsertPlatformError as error:
-            return Look(work=str(error), failed=True)
+            return Look(work=shown(error), failed=True)
         except Exception as error:  # noqa: BLE001 - of a library: what it leaves of one table is no reason to ask no other
             return Look(work=f"it cannot be asked ({type(error).__name__}: {error})", failed=True)
 
