@@ -247,6 +247,17 @@ def test_package_is_imported_in_a_moment() -> None:
     assert seconds < 0.2
 
 
+def test_processes_that_the_package_starts_take_no_module_from_the_working_folder() -> None:
+    """A module `calendar` beside a project would take the place of Python's own."""
+    started = [
+        (path.name, option)
+        for path in PACKAGE.rglob("*.py")
+        for option in re.findall(r'sys\.executable, "(-\w)"', path.read_text("utf-8"))
+    ]
+    assert len(started) > 3
+    assert {option for _, option in started} == {"-P"}
+
+
 def _in_a_loop(uses: Mapping[str, set[str]]) -> dict[str, set[str]]:
     """What is left when all that import nothing but what is settled are taken out, again and again."""
     left = {name: others & uses.keys() - {name} for name, others in uses.items()}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import read_rows
 
 if TYPE_CHECKING:
@@ -125,6 +127,9 @@ def read_kind(
 
     Args:
         schema: of all rows.
+
+    Raises:
+        ChangelogError: a file is gone or damaged; it is named.
     """
     import pyarrow as pa
 
@@ -133,12 +138,18 @@ def read_kind(
     found = [item for item in files if item.may_hold_kind(kind, after=after, upto=upto)]
     if delta is None or not found:
         return pa.Table.from_batches([], schema=wanted)  # without pandas, which Arrow would load for an array
+    paths = [item.path for item in found]
+    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, rows.BATCH, rows.KIND])])
     if len(found) > _FEW_FILES or sum(_FEW_ROWS if item.rows is None else item.rows for item in found) > _FEW_ROWS:
         condition = rows_of(kind, after=after, upto=upto)
-        return live_dataset(delta).to_table(columns=list(columns), filter=condition).cast(wanted)
+        with naming(location.uri):
+            try:
+                return live_dataset(delta).to_table(columns=list(columns), filter=condition).cast(wanted)
+            except (OSError, pa.ArrowException):
+                deque(read_rows(location, paths, schema=read), maxlen=0)  # one by one, which names the file
+                raise
     # A dataset of all files costs as much for rows of one of them as for those of a thousand.
-    read = pa.schema([schema.field(name) for name in dict.fromkeys([*columns, rows.BATCH, rows.KIND])])
-    parts = read_rows(location, [item.path for item in found], schema=read)
+    parts = read_rows(location, paths, schema=read)
     table = pa.Table.from_batches(parts, schema=read)
     return table.filter(_mask(table, kind, after=after, upto=upto)).select(list(columns))
 

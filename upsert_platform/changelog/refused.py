@@ -159,18 +159,27 @@ class RefusedStore:
         return pa.concat_tables(found).sort_by("batch").slice(0, limit)
 
     def count(self) -> int:
-        """Return the number of rows kept, read from the metadata of their files."""
+        """Return the number of rows kept, read from the metadata of their files.
+
+        Raises:
+            ChangelogError: a file is gone or damaged; it is named.
+        """
         delta = open_table(self.location)
-        return 0 if delta is None else int(delta.to_pyarrow_dataset().count_rows())
+        files = () if delta is None else _live_files(delta)
+        return sum(refused_files.count_of(self.location, path) for path, _ in files)
 
     def keys(self) -> pa.Table:
         """Columns batch (int64) and key of the rows kept: what checks need, without the rows themselves."""
         import pyarrow as pa
 
+        columns = ["batch", "key"]
         delta = open_table(self.location)
-        if delta is None:
-            return pa.table({"batch": pa.array([], pa.int64()), "key": pa.array([], pa.string())})
-        return delta.to_pyarrow_dataset().to_table(columns=["batch", "key"])
+        parts = [
+            part
+            for path, _ in (() if delta is None else _live_files(delta))
+            for part in refused_files.batches_of(self.location, path, columns)
+        ]
+        return pa.concat_tables([refused_files.schema().empty_table().select(columns), *parts])
 
 
 class _InStore(KeepsFiles):

@@ -164,7 +164,7 @@ def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
     import pyarrow.parquet as pq
 
     system, folder = file_system(location)
-    with system.open_input_file(f"{folder}{path}") as source:
+    with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as source:
         file = open_parquet(source)
         gone = 0
         for part in _batches(file, [leaves.column]):
@@ -185,11 +185,22 @@ def without(location: TableLocation, path: str, leaves: Leaves) -> str | None:
     return _told(name, size=size, rows=file.metadata.num_rows - gone, batches=(min(batches), max(batches)))
 
 
-def batches_of(location: TableLocation, path: str) -> Iterator[pa.Table]:
-    """The rows of a file of the table, some hundreds at a time."""
+def batches_of(location: TableLocation, path: str, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """The rows of a file of the table, some hundreds at a time.
+
+    Args:
+        columns: all of them if left out.
+    """
     system, folder = file_system(location)
     with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as source:
-        yield from _batches(open_parquet(source))
+        yield from _batches(open_parquet(source), columns)
+
+
+def count_of(location: TableLocation, path: str) -> int:
+    """Return the number of rows of a file of the table, by the metadata that it ends with."""
+    system, folder = file_system(location)
+    with naming(f"{location.uri}/{path}"), system.open_input_file(f"{folder}{path}") as source:
+        return int(open_parquet(source).metadata.num_rows)
 
 
 def _batches(file: ParquetFile, columns: Sequence[str] = ()) -> Iterator[pa.Table]:

@@ -6,13 +6,15 @@ Both take seconds of a processor for a project of many tables. What the process 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from upsert_platform.core.collections_off import collections_off
 
@@ -21,33 +23,69 @@ if TYPE_CHECKING:
 
 
 class LookBeside:
-    """Looks that a process makes."""
+    """Looks that a process makes.
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    Args:
+        answer: what it writes there is what it found; nobody else writes there.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], answer: IO[bytes]) -> None:
         self._process = process
+        self._answer = answer
 
     @cached_property
     def looks(self) -> Mapping[Asked, Look]:
         """Looks by what was asked; nothing where the process did not come to its end, for which this waits."""
         from upsert_platform.sync.looks import Asked, Kind, Look
 
-        output, _ = self._process.communicate()
-        told: list[dict[str, Any]] = json.loads(output) if self._process.returncode == 0 else []
-        return {Asked(Kind(item.pop("kind")), item.pop("table")): Look(**item) for item in told}
+        told = self._answer.read()
+        if self._process.wait() != 0:
+            return {}
+        try:
+            return {Asked(Kind(item.pop("kind")), item.pop("table")): Look(**item) for item in json.loads(told)}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}  # such as of another version of the platform, which was installed meanwhile
 
 
 @contextmanager
 def looking_beside() -> Iterator[LookBeside]:
-    """Start a process that asks the tables of the environment's project; it ends with the block at the latest."""
-    command = [sys.executable, "-m", "upsert_platform.cli.look_beside"]
-    # Its errors are those of the caller, which asks again and shows them.
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as process:
+    """Start a process that asks the tables of the environment's project; it ends with the block at the latest.
+
+    It also ends with this process, however that ends.
+    """
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as answer:
         try:
-            yield LookBeside(process)
+            # A module that lies in the working folder is none of the platform's: -P leaves the folder out.
+            command = [sys.executable, "-P", "-m", "upsert_platform.cli.look_beside", str(writing)]
+            # Modules of the project print what they like. Errors are those of the caller, which asks again and shows
+            # them.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,  # of which nobody else has the other end: it closes when this process is gone
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(writing,),
+            )
         finally:
-            process.kill()
+            os.close(writing)
+        with process:
+            try:
+                yield LookBeside(process, answer)
+            finally:
+                process.kill()
+
+
+def _end_with_starter() -> None:
+    """Watch the standard input, which closes when the starter is gone; nobody else reads there any more."""
+    starter = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+
+    def watch() -> None:
+        os.read(starter, 1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _looks() -> dict[Asked, Look]:
@@ -69,7 +107,14 @@ def _looks() -> dict[Asked, Look]:
     return Looks(ProjectHops(binding, default_lake(), keeps=True)).of(wanted)
 
 
-if __name__ == "__main__":
+def _answer(to: int) -> None:
+    os.set_inheritable(to, False)
+    _end_with_starter()
     with collections_off(lasting=True):
         told = [{"kind": asked.kind, "table": asked.table, **asdict(look)} for asked, look in _looks().items()]
-    sys.stdout.write(json.dumps(told))
+    with os.fdopen(to, "w", encoding="utf-8") as answer:
+        json.dump(told, answer)
+
+
+if __name__ == "__main__":
+    _answer(int(sys.argv[1]))

@@ -288,6 +288,16 @@ class Destination(ABC):
             EndpointError: not reachable, or credentials refused.
         """
 
+    def unprepared(self) -> str:
+        """Return how the table is not what a write needs: missing, or different. Changes nothing, needs no Spark.
+
+        `prepare` mends that, or refuses it. Empty where it would do neither, and of a table that cannot tell.
+
+        Raises:
+            EndpointError: not reachable, or credentials refused.
+        """
+        return ""
+
     @abstractmethod
     def state(self) -> DestinationState:
         """Reads the control record. Works before `prepare` (a missing table gives the initial state). No Spark."""

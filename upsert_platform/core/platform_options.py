@@ -169,7 +169,8 @@ class PlatformSettings(Settings):
         None,
         origin="platform",
         description="Longest time between two runs that materialise the table's asset, as Dagster's freshness policy of"
-        " it; at least one minute. A topic that brings nothing for so long makes the asset overdue, too.",
+        " it; at least one minute. A topic that brings nothing for so long makes the asset overdue, too, unless"
+        " `upsert-platform sync` is started in time.",
     )
     warn_age: Duration | None = option(
         "freshness.warn-age",

@@ -6,10 +6,12 @@ what they say.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
@@ -19,7 +21,11 @@ from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.graph import keys
 from upsert_platform.graph.keys import AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.unchanged import report_due
 from upsert_platform.sync.looks import Asked, Kind, Look, Looks
+
+if TYPE_CHECKING:
+    from dagster._core.definitions.assets.job.asset_layer import AssetLayer
 
 _KINDS: Final = {
     keys.CHANGELOG_IO: Kind.CHANGELOG, keys.QUERY_IO: Kind.QUERY, keys.DESTINATION_IO: Kind.TABLE
@@ -100,6 +106,7 @@ def pending(
         with _resources(repository, suffix, instance) as (platform, spark):
             looks = _looks(platform, spark, [asked for _, asked in ordered], known if not suffix else {})
         found |= {key: _state(key, looks[asked], own_checks[key], stale.get(key, "")) for key, asked in ordered}
+    found |= _with_reports(layer, [item for item in found.values() if not item.work and not item.report], instance)
     for key in wanted:
         found.setdefault(key, AssetState(key, report=_ONLY_A_RUN))
     graph = repository.asset_graph
@@ -132,6 +139,24 @@ def _stale(wanted: Collection[dg.AssetCheckKey], instance: dg.DagsterInstance) -
             found[key.asset_key] = f"this Dagster instance has no result of '{key.name}'"
         elif last.status != AssetCheckExecutionRecordStatus.SUCCEEDED:
             found[key.asset_key] = f"the last result of '{key.name}' in this Dagster instance did not pass"
+    return found
+
+
+def _with_reports(
+    layer: AssetLayer, states: Sequence[AssetState], instance: dg.DagsterInstance
+) -> dict[dg.AssetKey, AssetState]:
+    """Return those assets of which a run would record a materialisation, though nothing is new, with the reason."""
+    records = instance.get_asset_records([item.key for item in states]) if states else ()
+    known = {record.asset_entry.asset_key: record.asset_entry.last_materialization_record for record in records}
+    found, now = {}, time.time()
+    for item in states:
+        record = known.get(item.key)
+        last = None if record is None else record.asset_materialization
+        if record is not None and last is not None:
+            spec = layer.get(item.key).assets_def.specs_by_key[item.key]
+            age = timedelta(seconds=now - record.timestamp)
+            report = report_due(spec, last, age=age, paused=bool(item.note))
+            found[item.key] = replace(item, report=report)
     return found
 
 

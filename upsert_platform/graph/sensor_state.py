@@ -1,4 +1,4 @@
-"""The cursor of the sensor: since when records wait, and which tables fail repeatedly."""
+"""The cursor of the sensor: since when records wait, which tables fail repeatedly, and when tables were asked."""
 
 from __future__ import annotations
 
@@ -44,22 +44,33 @@ class SensorState:
         failing: table that is written to its failures.
         seen: job to the storage number of its newest run that was there at the last look.
         running: storage numbers of those that had not ended then.
+        tried: table that a run was requested for without new records to those requests, since it last was written.
+        asked: table that was asked to when that was, and the batches of its changelogs then.
+        unsettled: when a run was seen that may have left tables behind their changelogs, in seconds since 1970.
     """
 
     since: dict[str, float] = field(default_factory=dict)
     failing: dict[str, Failures] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
     running: list[int] = field(default_factory=list)
+    tried: dict[str, Failures] = field(default_factory=dict)
+    asked: dict[str, tuple[float, int]] = field(default_factory=dict)
+    unsettled: float = 0.0
 
     @staticmethod
     def read(cursor: str | None) -> SensorState:
         """The inverse of `text`; an empty state for a cursor of another version."""
         try:
             found = json.loads(cursor or "{}")
-            failing = {name: Failures(int(item["count"]), float(item["at"])) for name, item in found["failing"].items()}
+            failing, tried = (
+                {str(name): Failures(int(item["count"]), float(item["at"])) for name, item in found[part].items()}
+                for part in ("failing", "tried")
+            )
             since = {str(name): float(at) for name, at in found["since"].items()}
             seen = {str(name): int(number) for name, number in found["seen"].items()}
-            return SensorState(since, failing, seen, [int(number) for number in found["running"]])
+            asked = {str(name): (float(at), int(batches)) for name, (at, batches) in found["asked"].items()}
+            running = [int(number) for number in found["running"]]
+            return SensorState(since, failing, seen, running, tried, asked, float(found["unsettled"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return SensorState()
 
@@ -72,28 +83,63 @@ class SensorState:
         now = time.time()
         self.since = {name: self.since.get(name, now) for name, lag in lags.items() if lag}
 
-    def learn(self, runs: OwnRuns, *, job: str, mended_by: Collection[str], steps: Mapping[str, str]) -> None:
+    def to_ask(self, batches: Mapping[str, int], unnoted: Collection[str], *, since: float) -> list[str]:
+        """Tables with a reason to be asked, those first whose answer is the oldest.
+
+        Args:
+            batches: table to the batches of its changelogs now.
+            unnoted: tables whose changelogs do not have it noted that they have applied those.
+            since: an answer of before is old.
+        """
+        found = []
+        for name, there in batches.items():
+            at, then = self.asked.get(name, (0.0, 0))
+            if at < max(since, self.unsettled) or (name in unnoted and then != there):
+                found.append((at, name))
+        return [name for _, name in sorted(found)]
+
+    def request(self, tables: Collection[str]) -> None:
+        """Notes that a run was requested for tables without new records."""
+        now = time.time()
+        for name in tables:
+            self.tried[name] = Failures(1 + (self.tried[name].count if name in self.tried else 0), now)
+
+    def learn(
+        self,
+        runs: OwnRuns,
+        *,
+        job: str,
+        mended_by: Collection[str],
+        steps: Mapping[str, str],
+        others: Collection[str] = (),
+    ) -> None:
         """Looks at the runs that ended since the last look: which tables failed, and which did not.
 
         Args:
-            runs: of the project.
+            runs: of the project, of which none of `job` and `others` is alive.
             job: whose runs count.
             mended_by: jobs that repair tables; after one that succeeded all are tried again.
             steps: step key to the table that it writes or checks.
+            others: jobs that write tables, too; where such a run got is asked of the tables.
         """
         running, records = self.running, list[dg.RunRecord]()
         self.running = []
-        for name in (job, *mended_by):
+        for name in (job, *mended_by, *others):
             found = runs.records(name, limit=_LOOKED_AT)
             before = self.seen.get(name, 0)
             new = [record for record in found if record.storage_id > before or record.storage_id in running]
+            settled = [record for record in new if name == job and record.dagster_run.is_success]
+            known = [record for record in new if record.storage_id in running and not record.dagster_run.is_finished]
+            if len(settled) + len(known) < len(new):
+                self.unsettled = time.time()
             records += [record for record in new if record.dagster_run.is_finished]
             self.running += [record.storage_id for record in new if not record.dagster_run.is_finished]
             self.seen[name] = max([before, *(record.storage_id for record in found)])
         for record in sorted(records, key=lambda item: (item.end_time or 0.0, item.storage_id)):
-            if record.dagster_run.job_name in mended_by:
-                if record.dagster_run.is_success:
+            if record.dagster_run.job_name != job:
+                if record.dagster_run.is_success and record.dagster_run.job_name in mended_by:
                     self.failing.clear()
+                    self.tried.clear()
                 continue
             ended: dict[str, list[bool]] = {}
             for stats in runs.instance.get_run_step_stats(record.dagster_run.run_id):
@@ -103,6 +149,7 @@ class SensorState:
             for table, successes in ended.items():
                 if all(successes):
                     self.failing.pop(table, None)
+                    self.tried.pop(table, None)
                 else:
                     last = self.failing.get(table)
                     at = record.end_time or time.time()

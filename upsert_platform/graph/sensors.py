@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from itertools import takewhile
 from typing import Final
 
 import dagster as dg
@@ -15,7 +14,7 @@ import dagster as dg
 from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
-from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.core.platform_options import PlatformSettings, platform_settings
 from upsert_platform.core.unreachable import waiting_once
 from upsert_platform.graph.affected import Affected, following, written
 from upsert_platform.graph.component_settings import SensorSettings
@@ -30,16 +29,14 @@ from upsert_platform.graph.replay import REPLAY
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
+from upsert_platform.graph.tables_behind import TablesBehind
+from upsert_platform.sync.changelog_hop import ChangelogPlan
 
-RETRY_SECONDS: Final = 300.0
-"""How long after a sync that failed its tables are tried again; twice as long after each further failure."""
-_COUNTED_FAILURES: Final = 8
 _MENDING: Final = (RECONCILE, REBUILD, REPLAY, DRAIN)
 """Jobs that repair tables."""
 _MOST_ACTIVE: Final = 100
 _NAMED: Final = 5
 """Tables that a message names of those that share a trouble."""
-_SETTLED: Final = (dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED)
 _ACTIVE: Final = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -56,15 +53,17 @@ def new_offsets_sensor(
     within: Collection[dg.AssetKey] | None = None,
     settings: SensorSettings | None = None,
 ) -> dg.SensorDefinition:
-    """Requests a sync when a topic has offsets that the lake has not, and none is on its way.
+    """Requests a sync when a topic has offsets that the lake has not, or a table is behind it, and none is on its way.
 
     A request names what follows from those topics, with the checks of a sync: nothing else is planned, so nothing else
-    is materialised. Where no topic has new offsets nothing is requested, and no event is written.
+    is materialised. Where no topic has new offsets and no table is behind nothing is requested, and no event is
+    written.
 
     ``sync.min-records`` and ``sync.max-wait`` of a table that is read say when its records are worth a run. A table
     that failed is left out until its ``sync.retry-after`` has passed, twice as long after each further failure; the
     others go on. Then it is asked for by itself, with its query: it needs its changelogs alone, so it catches up even
-    while a topic cannot be reached.
+    while a topic cannot be reached. So is a table that is behind its changelogs while their topics bring nothing
+    (`TablesBehind`), again after the same times where a run does not change that.
 
     Args:
         within: assets that it may request; all of the project if left out.
@@ -89,6 +88,8 @@ def new_offsets_sensor(
         for step in (names.destination_key(name).to_python_identifier(), names.op_name("check", name))
     }
 
+    behind = TablesBehind(project, tuple(targets))
+
     def request(part: Affected, **tags: str) -> dg.RunRequest:
         return dg.RunRequest(
             tags=tags,
@@ -101,8 +102,9 @@ def new_offsets_sensor(
         job=job,
         minimum_interval_seconds=settings.interval_seconds,
         default_status=dg.DefaultSensorStatus[settings.default_status.upper()],
-        description="Requests a sync when a topic has new offsets and no run of 'sync' or 'stream' is queued or"
-        " running; tables that failed are left out, and asked for by themselves some minutes later.",
+        description="Requests a sync when a topic has new offsets, or a table is behind its changelog, and no run of"
+        " 'sync' or 'stream' is queued or running; tables that failed are left out, and asked for by themselves some"
+        " minutes later.",
     )
     @names.bound
     def new_offsets(context: dg.SensorEvaluationContext, platform: PlatformResource) -> dg.SensorResult | dg.SkipReason:
@@ -111,43 +113,62 @@ def new_offsets_sensor(
         if busy:
             return dg.SkipReason(busy)
         state = SensorState.read(context.cursor)
-        state.learn(runs, job=names.named(SYNC), mended_by=[names.named(name) for name in _MENDING], steps=steps)
-        lags: dict[str, int] = {}
+        state.learn(
+            runs,
+            job=names.named(SYNC),
+            mended_by=[names.named(name) for name in _MENDING],
+            steps=steps,
+            others=[names.named(STREAM)],
+        )
+        now = time.time()
+        resting, tried = (
+            {
+                name: until
+                for name, failures in known.items()
+                if name in targets and (until := failures.until(targets[name].retry_after)) > now
+            }
+            for known in (state.failing, state.tried)
+        )
+        plans: dict[str, ChangelogPlan] = {}
         unread: dict[str, list[str]] = {}
         with waiting_once():
             for name in sources:
                 try:
-                    lags[name] = platform.changelog_hop(name, run="sensor").plan().lag
+                    plans[name] = platform.changelog_hop(name, run="sensor").plan()
                 except UpsertPlatformError as error:
                     unread.setdefault(shown(error), []).append(name)
+            heads = {name: plan.head for name, plan in plans.items()}
+            answers = behind.ask(platform, heads, state, now=now, without=(*state.failing, *tried))
+        for text, tables in answers.unread.items():
+            unread.setdefault(text, []).extend(tables)
         troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
         for trouble in troubles:
             context.log.warning(trouble)
+        lags = {name: plan.lag for name, plan in plans.items()}
         state.wait(lags)
-        now = time.time()
-        resting = {
-            name: until
-            for name, failures in state.failing.items()
-            if name in targets and (until := failures.until(targets[name].retry_after)) > now
-        }
         due = [
             name
-            for name, lag in lags.items()
-            if lag >= sources[name].min_records or (lag and now - state.since[name] >= sources[name].max_wait_seconds)
+            for name, plan in plans.items()
+            if _is_due(plan, sources[name], waited=now - state.since.get(name, now))
         ]
+        alone = [name for name in targets if name in state.failing and name not in {*resting, *tried}]
+        alone += answers.behind
+        state.request(alone)
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
-        retried = [name for name in state.failing if name in targets and name not in resting]
         if due:
             part = following(project, due, without=resting)
-            behind = written(project, [*part.targets, *retried])
-            wanted = replace(behind, sources=part.sources)
+            wanted = replace(written(project, [*part.targets, *alone]), sources=part.sources)
             tags = {"upsert/lag": str(sum(lags[name] for name in part.sources if name in lags))}
             return dg.SensorResult(run_requests=[request(wanted, **tags)], cursor=state.text())
-        if retried or (not state.failing and _is_worth_a_retry(runs, names.named(SYNC))):
-            part = written(project, retried or targets)
-            return dg.SensorResult(run_requests=[request(part)], cursor=state.text())
+        if alone:
+            return dg.SensorResult(run_requests=[request(written(project, alone))], cursor=state.text())
         waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
         rests = [f"{name} failed, and is tried again at {_clock(until)}" for name, until in resting.items()]
+        rests += [
+            f"{name} is behind its changelog, and is tried again at {_clock(until)}"
+            for name, until in tried.items()
+            if name not in resting
+        ]
         told = "; ".join([*troubles, *waiting, *rests]) or "no new offsets"
         return dg.SensorResult(skip_reason=dg.SkipReason(told), cursor=state.text())
 
@@ -178,11 +199,8 @@ def _busy(runs: OwnRuns, jobs: Sequence[str]) -> str | None:
     return None
 
 
-def _is_worth_a_retry(runs: OwnRuns, job: str) -> bool:
-    """Return whether the last sync failed, or was killed, a while ago: a longer one with every failure in a row."""
-    records = runs.records(job, limit=_COUNTED_FAILURES)
-    failed = list(takewhile(lambda record: record.dagster_run.status not in _SETTLED, records))
-    if not failed:
+def _is_due(plan: ChangelogPlan, settings: PlatformSettings, *, waited: float) -> bool:
+    """Return whether a plan is worth a run: one that only fixes where reading begins is, before more records come."""
+    if not plan.backlog:
         return False
-    ended = failed[0].end_time or failed[0].start_time or 0.0
-    return time.time() - ended >= RETRY_SECONDS * 2.0 ** (len(failed) - 1)
+    return not plan.lag or plan.lag >= settings.min_records or waited >= settings.max_wait_seconds

@@ -7,6 +7,7 @@ of checks that the run does not plan would be of an older materialisation, and o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Final
 
 import dagster as dg
@@ -15,6 +16,7 @@ from dagster._core.definitions.data_version import (
     DATA_VERSION_TAG,
     INPUT_DATA_VERSION_TAG_PREFIX,
 )
+from dagster._core.definitions.freshness import TimeWindowFreshnessPolicy
 from dagster._core.definitions.source_asset import SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION
 from dagster._core.definitions.utils import NoValueSentinel
 
@@ -26,7 +28,8 @@ def without_event(context: dg.AssetExecutionContext, result: dg.MaterializeResul
     """Return a result that records no materialisation, or the result itself where there is something to record.
 
     Nothing is recorded if nothing is to be written, and the last materialisation is of the same data, the same code and
-    the same inputs. An asset with a freshness policy is recorded in each run: Dagster counts its age from then.
+    the same inputs. An asset with a freshness policy is recorded in each run: Dagster counts its age from then, and
+    `report_due` has a sync start a run for it in time.
     """
     if not isinstance(result, dg.MaterializeResult) or result.value is not NoValueSentinel:
         return result
@@ -48,6 +51,36 @@ def without_event(context: dg.AssetExecutionContext, result: dg.MaterializeResul
     # downstream of a step without an output is skipped, and so are the checks.
     metadata = {**(result.metadata or {}), SYSTEM_METADATA_KEY_SOURCE_ASSET_OBSERVATION: True}
     return dg.MaterializeResult(asset_key=result.asset_key, metadata=metadata)
+
+
+def report_due(spec: dg.AssetSpec, last: dg.AssetMaterialization, *, age: timedelta, paused: bool) -> str:
+    """Return why a run has a materialisation to record though nothing is new; empty if it has none.
+
+    An asset with a freshness policy would be overdue before long: whoever starts a sync at regular times, and often
+    enough for the policy, finds it older than half of what is allowed before it is too old.
+
+    Args:
+        last: its last materialisation.
+        age: of that.
+        paused: whether its writes are paused now.
+    """
+    policy = spec.freshness_policy
+    if isinstance(policy, TimeWindowFreshnessPolicy):
+        allowed = (policy.warn_window or policy.fail_window).to_timedelta()
+        if age >= allowed / 2:
+            return f"materialised {_whole(age)} ago, of {_whole(allowed)} that its freshness policy allows"
+    elif policy is not None:
+        return "its freshness policy counts from a run"
+    if PAUSED in last.metadata and not paused:
+        return "its page shows a pause that has ended"
+    known = (last.tags or {}).get(CODE_VERSION_TAG)  # of a run; continuous mode does not tell it
+    if known is not None and known != spec.code_version:
+        return "its declaration is another than that of its last materialisation"
+    return ""
+
+
+def _whole(span: timedelta) -> timedelta:
+    return timedelta(seconds=int(span.total_seconds()))
 
 
 def _reads_the_same(context: dg.AssetExecutionContext, spec: dg.AssetSpec, tags: Mapping[str, str]) -> bool:

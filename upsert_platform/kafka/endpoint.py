@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
@@ -173,12 +173,14 @@ class KafkaEndpoint:
         """
         kept = _kept_admins.get()
         name = b"" if kept is None else pickle.dumps(self)
-        found = None if kept is None else kept.pop(name, None)
+        free = [] if kept is None else kept.setdefault(name, [])
+        found: ClusterAdmin | None = None
+        with suppress(IndexError):  # another thread may have taken the last one
+            found = free.pop()
         admin = self._open_admin() if found is None else found
         admin.errors.clear()  # of connections that were closed since, as brokers do when they are not used
         yield admin
-        if kept is not None:
-            kept[name] = admin
+        free.append(admin)
 
     def _open_admin(self) -> ClusterAdmin:
         from confluent_kafka.admin import AdminClient
@@ -188,7 +190,10 @@ class KafkaEndpoint:
         return ClusterAdmin(self, self._open(AdminClient, config), errors)
 
 
-_kept_admins: ContextVar[dict[bytes, ClusterAdmin] | None] = ContextVar("kept administration clients", default=None)
+_kept_admins: ContextVar[dict[bytes, list[ClusterAdmin]] | None] = ContextVar(
+    "kept administration clients", default=None
+)
+"""Settings to the clients that nobody uses just now: threads with copies of one context take them in turn."""
 
 
 @contextmanager

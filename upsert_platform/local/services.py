@@ -139,7 +139,7 @@ def _postgres_variables(port: int, keys: Keys) -> Mapping[str, str]:
 
 def _module(name: str, home: Path, port: int, *arguments: str) -> tuple[str, ...]:
     return (
-        *(sys.executable, "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
+        *(sys.executable, "-P", "-m", f"upsert_platform.local.{name}", "--data", str(home / "data")),
         *("--host", _HOST, "--port", str(port), *arguments),
     )
 

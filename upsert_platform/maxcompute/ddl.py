@@ -203,6 +203,12 @@ def schema_difference(client: Client, table: MaxComputeTable) -> str | None:
     return None if actual is None else _told(table, actual)
 
 
+def unprepared_table(client: Client, table: MaxComputeTable) -> str:
+    """Return how a table is not what a write needs: missing, or its difference; empty if it is."""
+    actual = client.table(table.target)
+    return f"table '{table.name}': {table.target} does not exist" if actual is None else _told(table, actual) or ""
+
+
 def _told(table: MaxComputeTable, actual: TableState) -> str | None:
     differences = compare(table, actual)
     if differences:

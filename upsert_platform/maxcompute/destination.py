@@ -44,7 +44,13 @@ from upsert_platform.maxcompute.committing import Committing
 from upsert_platform.maxcompute.compaction import compact_partitions, compact_where_due
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.control import ControlRecord
-from upsert_platform.maxcompute.ddl import compare, prepare_table, schema_difference, truncate_statements
+from upsert_platform.maxcompute.ddl import (
+    compare,
+    prepare_table,
+    schema_difference,
+    truncate_statements,
+    unprepared_table,
+)
 from upsert_platform.maxcompute.kept_version import kept_version
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.options import SHORT_INTERVAL
@@ -106,6 +112,10 @@ class MaxComputeDestination(
     def schema_difference(self) -> str | None:
         """Return the difference between the table's columns, keys and partitions and the declared ones."""
         return schema_difference(self._client, self.table)
+
+    def unprepared(self) -> str:
+        """Return that the table does not exist, or its `schema_difference`."""
+        return unprepared_table(self._client, self.table)
 
     def state(self) -> DestinationState:
         """Return the state in the control record; a recorded commit of a dead run is completed first.

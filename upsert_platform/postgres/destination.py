@@ -76,6 +76,12 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
         differences = FoundTable(self._session, self.table).differences()
         return f"PostgreSQL table {self.table.place}: {differences}" if differences else None
 
+    def unprepared(self) -> str:
+        """Return that the table does not exist, or its `schema_difference`."""
+        found = FoundTable(self._session, self.table)
+        told = found.differences() if found.columns else "it does not exist"
+        return f"PostgreSQL table {self.table.place}: {told}" if told else ""
+
     @cached_property
     def _found(self) -> FoundTable:
         return FoundTable(self._session, self.table)

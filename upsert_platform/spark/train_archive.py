@@ -43,7 +43,7 @@ def write_archive() -> Path:
         written = Path(folder) / archive.name
         # In a process of its own, whose JVM has opened nothing else before.
         subprocess.run(
-            [sys.executable, "-m", "upsert_platform.spark.train_archive", str(written), folder],
+            [sys.executable, "-P", "-m", "upsert_platform.spark.train_archive", str(written), folder],
             check=True, timeout=_SECONDS, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         )  # fmt: skip
         _note(archive).write_text(str(spark_folder()), "utf-8")

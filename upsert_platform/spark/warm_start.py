@@ -36,7 +36,7 @@ def start_process(
         EndpointError: the folder belongs to others.
     """
     make_folder(where)
-    command = [sys.executable, "-m", "upsert_platform.spark.warm_process", str(where), str(idle), profile or ""]
+    command = [sys.executable, "-P", "-m", "upsert_platform.spark.warm_process", str(where), str(idle), profile or ""]
     if beside is not None:
         command += [str(beside), str(began_at(beside) or 0.0)]
     with os.fdopen(os.open(where / LOG, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:

@@ -12,6 +12,7 @@ from upsert_platform.changelog.store import ChangelogStore, Head, Positions
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.source import Source, TakesSnapshots
 from upsert_platform.core.task_runner import TaskRunner
+from upsert_platform.core.wording import counted
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.waiting import told_while_waiting
 from upsert_platform.sync.widened_topics import MovedKeys, moved_keys, moved_keys_locally, new_partitions
@@ -43,6 +44,13 @@ class ChangelogPlan:
     def lag(self) -> int:
         """Offsets not read yet."""
         return sum(item.offsets for item in self.backlog)
+
+    @property
+    def work(self) -> str:
+        """The work of a run, empty if there is none. A first one fixes where reading begins, though there be no record."""
+        if not self.backlog:
+            return ""
+        return f"{counted(self.lag, 'offset')} to read" if self.lag else "the offset at which reading begins, to fix"
 
     @property
     def ends(self) -> dict[tuple[str, int], int]:

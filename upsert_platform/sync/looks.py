@@ -1,5 +1,7 @@
 """Asks tables what a sync would do and what its checks would say, before a run is started. No Dagster, no Spark.
 
+Nothing is created or changed: only a run does that.
+
 Every changelog, query and table is asked as the step of a run asks it, and every check of a sync evaluated as its step
 does where nothing is new.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from threading import Lock
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from upsert_platform.changelog.pauses import paused
 from upsert_platform.changelog.quarantine import quarantined_count
 from upsert_platform.core import check_names
+from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.wording import counted
 from upsert_platform.sync.freshness import FreshnessLimits, judge
@@ -53,6 +57,7 @@ class Look:
         checks: name of a check of a sync to whether it passes.
         work: what a run has to do; empty if nothing.
         note: what does not need a run, such as a pause.
+        failed: whether asking ended with an error, whose text is `work` then: a run fails with it, and reports it.
     """
 
     batch: int = 0
@@ -60,6 +65,7 @@ class Look:
     checks: Mapping[str, bool] = field(default_factory=dict)
     work: str = ""
     note: str = ""
+    failed: bool = False
 
 
 class Looks:
@@ -74,24 +80,28 @@ class Looks:
         """Ask some tables.
 
         The first of each kind is asked alone: it loads modules, and what all share. The others are asked side by side,
-        for half of their time goes by in brokers, tables and the reading of logs.
+        for half of their time goes by in brokers, tables and the reading of logs. Threads have the context of the
+        caller: they share its connections, and wait as often as it does for endpoints that are away.
         """
         found = {item: self.one(item) for item in {item.kind: item for item in reversed(wanted)}.values()}
         others = [item for item in wanted if item not in found]
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            found |= zip(others, pool.map(self.one, others), strict=True)
+            asked = [pool.submit(copy_context().run, self.one, item) for item in others]
+            found |= {item: answer.result() for item, answer in zip(others, asked, strict=True)}
         return found
 
     def one(self, asked: Asked) -> Look:
-        """Ask one table. An error with which a run would fail is reported as its work."""
+        """Ask one table. An error of any kind is its work: a run fails with it and reports it, and others go on."""
         try:
             if asked.kind is Kind.CHANGELOG:
                 return self._changelog(asked.table)
             if asked.kind is Kind.QUERY:
                 return self._query(asked.table)
             return self._destination(asked.table)
-        except UpsertPlatformError as error:  # the run fails with it, and others go on
-            return Look(work=str(error))
+        except UpsertPlatformError as error:
+            return Look(work=shown(error), failed=True)
+        except Exception as error:  # noqa: BLE001 - of a library: what it leaves of one table is no reason to ask no other
+            return Look(work=f"it cannot be asked ({type(error).__name__}: {error})", failed=True)
 
     def _changelog(self, table: str) -> Look:
         with self._opening:
@@ -107,7 +117,7 @@ class Looks:
             plan.head.batch if plan.head else 0,
             sum(sum(offsets.values()) for offsets in positions.values()),
             checks,
-            f"{counted(plan.lag, 'offset')} to read" if plan.backlog else "",
+            plan.work,
         )
 
     def _query(self, table: str) -> Look:
@@ -129,7 +139,7 @@ class Looks:
             if (plan.behind or plan.state.lost) and not note:
                 work = plan.state.lost or f"{counted(plan.behind, 'batch')} to apply"
             elif plan.head is not None and not note:
-                hop.destination.prepare()  # refuses a declaration that the table does not fit, as a run does
+                work = hop.destination.unprepared()  # a run prepares the table, or refuses what it finds
             standing = standing_verdict(hop, plan.state)
         finally:
             hop.destination.close()

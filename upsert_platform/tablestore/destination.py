@@ -20,7 +20,7 @@ from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, Writ
 from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
-from upsert_platform.tablestore.schema import created_at, describe, prepare_table, schema_difference
+from upsert_platform.tablestore.schema import created_at, describe, difference_of, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.writing.controlled import RowByRow
 from upsert_platform.writing.lease import RenewedLease
@@ -65,6 +65,13 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
         have no type.
         """
         return schema_difference(self._client, self.table)
+
+    def unprepared(self) -> str:
+        """Return that the table does not exist, or its `schema_difference`."""
+        described = describe(self._client, self.table.table_name)
+        if described is None:
+            return f"Tablestore table '{self.table.table_name}' does not exist"
+        return difference_of(described, self.table) or ""
 
     def _created(self) -> int | None:
         return created_at(self._client, self.table.table_name)

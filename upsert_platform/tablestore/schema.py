@@ -77,7 +77,7 @@ def schema_difference(client: Client, table: TablestoreTable) -> str | None:
     exist.
     """
     described = describe(client, table.table_name)
-    return None if described is None else _difference(described, table)
+    return None if described is None else difference_of(described, table)
 
 
 class Described(NamedTuple):
@@ -176,12 +176,13 @@ def _lowest(stored: StoredType) -> Any:
 
 
 def _compare(described: Any, table: TablestoreTable) -> None:
-    difference = _difference(described, table)
+    difference = difference_of(described, table)
     if difference is not None:
         raise DestinationError(difference)
 
 
-def _difference(described: Any, table: TablestoreTable) -> str | None:
+def difference_of(described: Any, table: TablestoreTable) -> str | None:
+    """Return the difference between a described table and its declaration, or None if they agree."""
     found = [(key[0], str(key[1]), *key[2:]) for key in described.table_meta.schema_of_primary_key]
     expected = [(column.name, str(column.stored)) for column in table.primary_key]
     differences = []

@@ -15,8 +15,10 @@ import pytest
 
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import read_rows
-from upsert_platform.changelog.live_files import live_files
+from upsert_platform.changelog.live_files import live_files, read_kind
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation, open_table, write_table
+from upsert_platform.core.destination import BatchSpan, RefusedRow
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.sync.checkups.lake import _damaged
 
@@ -83,6 +85,42 @@ def test_a_damaged_file_is_named_where_it_is_read_and_by_doctor(table: TableLoca
     (found,) = _damaged(table, paths)
     assert paths[0] in found
     assert told in found
+
+
+@pytest.mark.parametrize("case", FILES)
+@pytest.mark.parametrize("files", [2, 9])
+def test_a_damaged_file_is_named_where_rows_of_a_kind_are_read(table: TableLocation, files: int, case: str) -> None:
+    """Few files are read one by one, many as a dataset."""
+    for _ in range(files - 2):
+        write_table(table, ROWS, mode="append")
+    delta = open_table(table)
+    assert delta is not None
+
+    def read() -> pa.Table:
+        return read_kind(delta, table, ROWS.schema, ["name"], kind="+U", after=-1, upto=None)
+
+    assert read().num_rows == files * ROWS.num_rows
+    path = live_files(delta)[1].path
+    damage, told = FILES[case]
+    damage(Path(table.uri, path))
+    with pytest.raises(ChangelogError, match=rf"{path}: .*{told}.*restore it from a copy of the lake"):
+        read()
+
+
+@pytest.mark.parametrize("read", [RefusedStore.count, RefusedStore.keys, RefusedStore.read])
+@pytest.mark.parametrize("case", ["gone", "cut", "empty"])
+def test_a_damaged_file_of_refused_rows_is_named(
+    tmp_path: Path, case: str, read: Callable[[RefusedStore], object]
+) -> None:
+    store = RefusedStore(str(tmp_path / "refused"))
+    for batch in (1, 2):
+        store.append([RefusedRow(f'{{"id":{batch}}}', "{}", "too long")], BatchSpan(batch - 1, batch, "c", "run"))
+    assert store.count() == store.keys().num_rows == 2
+    path = sorted(Path(store.location.uri).glob("*.parquet"))[0]
+    damage, told = FILES[case]
+    damage(path)
+    with pytest.raises(ChangelogError, match=rf"{path.name}: .*{told}.*restore it from a copy of the lake"):
+        read(store)
 
 
 def test_an_empty_commit_in_the_middle_is_found_by_doctor(table: TableLocation) -> None:

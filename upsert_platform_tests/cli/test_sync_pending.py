@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +30,7 @@ CREATE TABLE users ({COLUMNS}) WITH ({KAFKA}, 'topic' = 'users'{{quarantine}});
 CREATE TABLE orders ({COLUMNS}) WITH ({KAFKA}, 'topic' = 'orders');
 CREATE TABLE copies ({COLUMNS}) WITH ({STORE}, 'freshness.max-delay' = '1 h');
 CREATE TABLE totals (name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED) WITH ({STORE});
-CREATE TABLE bought ({COLUMNS}) WITH ({STORE});
+CREATE TABLE bought ({COLUMNS}) WITH ({STORE}{{age}});
 INSERT INTO copies SELECT * FROM users;
 INSERT INTO totals SELECT name, COUNT(*) FROM users GROUP BY name;
 INSERT INTO bought SELECT * FROM orders;
@@ -98,10 +99,16 @@ def quarantine() -> str:
 
 
 @pytest.fixture
+def age() -> str:
+    return ""
+
+
+@pytest.fixture
 def shop(
-    monkeypatched: Path, monkeypatch: pytest.MonkeyPatch, own_checks: list[object], quarantine: str
+    monkeypatched: Path, monkeypatch: pytest.MonkeyPatch, own_checks: list[object], quarantine: str, age: str
 ) -> Iterator[Shop]:
-    yield from opened(monkeypatched, SQL.replace("{quarantine}", quarantine), monkeypatch, own_checks)
+    sql = SQL.replace("{quarantine}", quarantine).replace("{age}", age)
+    yield from opened(monkeypatched, sql, monkeypatch, own_checks)
 
 
 def synced(shop: Shop) -> None:
@@ -211,6 +218,55 @@ def test_paused_table_is_left_alone_and_named(shop: Shop) -> None:
     done = shop.call()
     assert "no run was started" in done.stdout
     assert ": moved" in done.stdout
+
+
+def test_the_end_of_a_pause_is_recorded_once(shop: Shop) -> None:
+    synced(shop)
+    pauses.pause(shop.project.platform.lake, "bought")
+    assert shop.call("--all").exit_code == 0
+    assert "no run was started" in shop.call().stdout
+    pauses.resume(shop.project.platform.lake, "bought")
+    assert "tables/bought: its page shows a pause that has ended" in shop.call().stdout
+    assert shop.planned() == {"tables/bought"}
+    assert "no run was started" in shop.call().stdout
+
+
+def test_another_declaration_is_recorded_once(shop: Shop) -> None:
+    synced(shop)
+    old = dg.AssetMaterialization(["queries", "totals"], tags={"dagster/code_version": "another"})
+    with dg.DagsterInstance.from_config(str(shop.home)) as instance:
+        instance.report_runless_asset_event(old)
+    assert "queries/totals: its declaration is another than that of its last" in shop.call().stdout
+    assert shop.planned() == {"queries/totals"}
+    assert "no run was started" in shop.call().stdout
+    of_continuous_mode = dg.AssetMaterialization(["queries", "totals"])
+    with dg.DagsterInstance.from_config(str(shop.home)) as instance:
+        instance.report_runless_asset_event(of_continuous_mode)
+    assert "no run was started" in shop.call().stdout
+
+
+@pytest.mark.parametrize(
+    ("age", "hours"),
+    [
+        (", 'freshness.max-age' = '1 d'", 12),
+        (", 'freshness.max-age' = '1 d', 'freshness.warn-age' = '16 h'", 8),
+    ],
+)
+def test_a_table_whose_age_dagster_counts_is_materialised_before_it_is_overdue(
+    shop: Shop, hours: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By syncs at regular times, up to once in the time that is allowed."""
+    synced(shop)
+    now, shift = time.time, 0.0
+    monkeypatch.setattr(time, "time", lambda: now() + shift)
+    shift = (hours - 1) * 3600.0
+    assert "no run was started" in shop.call().stdout
+    shift = hours * 3600.0
+    done = shop.call()
+    assert done.exit_code == 0, done.output
+    assert f"tables/bought: materialised {hours}:00:" in done.stdout
+    assert shop.planned() == {"tables/bought"}
+    assert "no run was started" in shop.call().stdout
 
 
 @dg.asset_check(asset=["tables", "bought"], name="own")

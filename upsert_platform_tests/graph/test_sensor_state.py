@@ -59,7 +59,9 @@ def test_waits_double_up_to_the_longest_and_a_strange_cursor_begins_anew() -> No
     second = timedelta(seconds=1)
     assert [Failures(count, 100.0).until(second) for count in (1, 2, 3)] == [101.0, 102.0, 104.0]
     assert Failures(60, 100.0).until(second) == 100.0 + LONGEST.total_seconds()
-    state = SensorState({"users": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5])
+    state = SensorState(
+        {"users": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5], {"u": Failures(1, 4.0)}, {"u": (5.0, 6)}, 8.0
+    )
     assert SensorState.read(state.text()) == state
-    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12"):
+    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12", '{"since": {}, "failing": {}, "seen": {}}'):
         assert SensorState.read(strange) == SensorState()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import dagster as dg
 import pytest
 
+from upsert_platform.graph import tables_behind
 from upsert_platform.kafka import endpoint
 from upsert_platform.local.process import free_port
+from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack
 
 NOWHERE = ", 'odps.tunnel.end.point' = 'http://127.0.0.1:1', 'upsert.writer.max-retries' = '0'"
@@ -100,6 +103,50 @@ def test_a_table_that_fails_backs_off_alone(
     assert look().skip_message == "no new offsets"
 
 
+def test_a_table_is_asked_for_whatever_has_left_it_behind(
+    stack: Stack, look: Callable[[], Any], instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changelog, serving = dg.AssetKey(["changelogs", "users"]), dg.AssetKey(["tables", "users_serving"])
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(20))
+    assert follow(stack, instance, look())
+    assert look().skip_message == "no new offsets"
+    stack.produce(stack.users.second_wave(10))
+    job = stack.definitions().resolve_job_def("sync")
+    assert job.execute_in_process(instance=instance, asset_selection=[changelog]).success  # as somebody does by hand
+    found = look()
+    assert found.run_requests[0].asset_selection == [serving]
+    assert follow(stack, instance, found)
+    assert stack.serving_differences() == []
+    assert look().skip_message == "no new offsets"
+    with closing(stack.hop("users_serving").destination) as destination:
+        assert isinstance(destination, TablestoreDestination)
+        destination.drop_table()
+    assert look().skip_message == "no new offsets"
+    monkeypatch.setattr(tables_behind, "ASKED_ANEW_SECONDS", -1.0)
+    found = look()
+    assert found.run_requests[0].asset_selection == [serving]
+    assert follow(stack, instance, found)
+    assert stack.serving_differences() == []
+    assert look().skip_message == "no new offsets"
+
+
+def test_a_table_of_the_latest_offset_reads_what_comes_behind_the_first_look(
+    stack: Stack, look: Callable[[], Any], instance: dg.DagsterInstance
+) -> None:
+    stack.produce(stack.users.first_wave(20))
+    stack.declare(warehouse=None, source=", 'scan.startup.mode' = 'latest-offset'")
+    assert follow(stack, instance, look())
+    assert look().skip_message == "no new offsets"
+    stack.produce([(b'{"user_id":1}', b'{"user_id":1}')] * 4)
+    found = look()
+    assert found.run_requests[0].tags["upsert/lag"] == "4"
+    assert follow(stack, instance, found)
+    head = stack.platform().destination_hop("users_serving", run="test").plan().head
+    assert head is not None
+    assert head.batch == 2
+
+
 AWAY = """
 CREATE TABLE away{n} (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'a{n}',
   'properties.bootstrap.servers' = '{servers}', 'properties.group.id' = 'reader{n}', 'key.format' = 'json',
@@ -122,7 +169,7 @@ def test_brokers_that_are_away_hold_no_other_topics_up(
     started = time.monotonic()
     told = look().skip_message
     assert time.monotonic() - started < 20
-    assert told.startswith("away0, away1, away2, away3, away4 and 15 more: Kafka ")
+    assert told.startswith("away0, away1, away2, away3, away4 and 35 more: Kafka "), "with the tables that are written"
     assert told.count("not reachable") == 1
     stack.produce(stack.users.first_wave(5))
     (request,) = look().run_requests

@@ -9,7 +9,7 @@ import pytest
 from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.maxcompute.client import Client, TableColumn, TableState
 from upsert_platform.maxcompute.connection import Connection
-from upsert_platform.maxcompute.ddl import compare, create_statement, evolve_statements, prepare_table
+from upsert_platform.maxcompute.ddl import compare, create_statement, evolve_statements, prepare_table, unprepared_table
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.types import parse_maxcompute_type
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
@@ -156,10 +156,13 @@ def test_90_91_92_a_table_follows_its_declaration(
     with pytest.raises(DestinationError, match="= 'evolve' adds columns and widens types"):
         prepare_table(client, make_table(wanted, **shared))
     second = make_table(wanted, schema_change_behavior="evolve", **shared)
+    for _ in range(2):  # looking adds none
+        assert "column 'name' STRING is missing in the table" in unprepared_table(client, second)
     with pytest.raises(DestinationError, match="columns 'gone' of the table are not declared, and a row that is put"):
         prepare_table(client, second)
     client.run_sql(f"ALTER TABLE {first.target.sql} DROP COLUMN gone")
     actual = prepare_table(client, second)
+    assert unprepared_table(client, second) == ""
     assert [f"{column.name} {column.type}" for column in actual.columns] == [
         "id BIGINT", "n BIGINT", "short STRING", "id3 BIGINT", "name STRING",
     ]  # fmt: skip

@@ -178,7 +178,10 @@ def test_a_table_made_anew_has_no_applied_batch(
     judged(destination)
     maxcompute.odps().delete_table(destination.table.target.table)
     assert destination.state().applied_batch == 0
+    for _ in range(2):  # looking creates none
+        assert destination.unprepared().endswith("does not exist")
     destination.prepare()
+    assert destination.unprepared() == ""
     assert destination.state().applied_batch == 0
     write(spark, destination, 1, [("U", (1, "b"))])
     assert destination.state().verdict is None

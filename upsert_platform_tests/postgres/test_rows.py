@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from upsert_platform.core.destination import RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.postgres.destination import PostgresDestination
+from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write
 
@@ -148,17 +150,25 @@ def test_hostile_names_and_a_partitioned_table(postgres_tables: Tables, ask: Ask
     assert ask(f"SELECT sum(n) FROM {parted.place.sql}") == [(3,)]
 
 
+def unprepared(table: PostgresTable) -> str:
+    with closing(PostgresDestination(table)) as destination:
+        return destination.unprepared()
+
+
 def test_declared_columns_are_added_and_every_other_difference_is_named(postgres_tables: Tables, ask: Ask) -> None:
     small = {"id": "BIGINT", "name": "STRING"}
     table = postgres_tables(small)
     write(table, changes(small, (1, "a", "U")))
     wide = {**small, "n": "DECIMAL(10, 2)", "tags": "ARRAY<STRING>"}
     wider = postgres_tables(wide, name=table.name)
+    for _ in range(2):  # looking adds none
+        assert "column 'n' is missing" in unprepared(wider)
     write(wider, changes(wide, (2, "b", Decimal("1.50"), ["x"], "U")), 2)
     assert ask(f"SELECT * FROM {table.place.sql} ORDER BY id") == [
         (1, "a", None, None),
         (2, "b", Decimal("1.50"), ["x"]),
     ]
+    assert unprepared(wider) == ""
     other = {"id": "BIGINT", "name": "INT", "n": "DECIMAL(10, 4)", "tags": "STRING", "new": "INT"}
     differs = postgres_tables(other, "id", "name", name=table.name, **{"auto.create": "false"})
     destination = PostgresDestination(differs)
@@ -171,7 +181,8 @@ def test_declared_columns_are_added_and_every_other_difference_is_named(postgres
     assert "ALTER TABLE" in told
     assert 'ADD COLUMN "new" integer' in told
     assert "CREATE UNIQUE INDEX ON" in told
-    assert told.removeprefix(f"table '{differs.name}': ").replace(" differs:", ":") == destination.schema_difference()
+    told = told.removeprefix(f"table '{differs.name}': ").replace(" differs:", ":")
+    assert told == destination.schema_difference() == destination.unprepared()
     destination.close()
 
 
@@ -184,7 +195,10 @@ def test_a_table_that_was_made_anew_is_written_again(postgres_tables: Tables, as
     ask(f"DROP TABLE {table.place.sql}")
     gone = destination.state()
     assert (gone.applied_batch, gone.lost.split(", ")[2]) == (0, "is gone; every batch is written again")
+    for _ in range(2):  # looking creates none
+        assert destination.unprepared().endswith("it does not exist")
     destination.prepare()
+    assert destination.unprepared() == ""
     assert "made anew" in destination.state().lost
     destination.close()
 

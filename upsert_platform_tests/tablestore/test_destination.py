@@ -182,7 +182,10 @@ def test_a_lost_lease_records_nothing(spark: SparkSession, server: ServerHandle)
 def test_two_writers_are_kept_apart(server: ServerHandle) -> None:
     table = table_on(server, COLUMNS, ["id"])
     first, second = TablestoreDestination(table), TablestoreDestination(table)
+    for _ in range(2):  # looking creates none
+        assert second.unprepared() == f"Tablestore table '{table.table_name}' does not exist"
     first.prepare()
+    assert second.unprepared() == ""
     with first.lease(owner="run 1", duration=MINUTE):
         assert second.state().holder == "run 1"
         with pytest.raises(LeaseHeldError, match="run 1"), second.lease(owner="run 2", duration=MINUTE):

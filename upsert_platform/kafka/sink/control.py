@@ -186,6 +186,15 @@ class ControlTopic:
         elif found <= _SHARES:
             add_partitions(self.endpoint, self.name, _SHARES + 1)
 
+    def is_ready(self) -> bool:
+        """Return whether `create` would change nothing.
+
+        Raises:
+            EndpointError: the brokers cannot be reached.
+        """
+        with self.endpoint.admin() as admin:
+            return admin.partitions(self.name) > _SHARES
+
     def read(self, *, waits: bool = True) -> Control:
         """The last record of each kind; initial values where there is none, or no control topic.
 

@@ -150,6 +150,12 @@ class KafkaDestination(
             self.judge_topic(found)
         self._control.create()
 
+    def unprepared(self) -> str:
+        """Return that the topic, or its control topic, does not exist as it has to."""
+        if describe_topic(self.table.endpoint, self.topic) is None:
+            return f"topic '{self.topic}' does not exist"
+        return "" if self._control.is_ready() else f"control topic '{self._control.name}' is to be created"
+
     def schema_difference(self) -> str | None:
         """Return whether the topic is compacted: else it lets go of values that are still current."""
         found = describe_topic(self.table.endpoint, self.topic)

@@ -15,7 +15,7 @@ from upsert_platform.core.masking import MASKED
 from upsert_platform.tablestore.connect.refusals import RefusedRecord, from_row
 from upsert_platform.tablestore.connect.reporter import Reporter
 from upsert_platform.tablestore.connect.reports import ReportTopics
-from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at, sink_time_to_live
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at, sink_time_to_live, unprepared_sink
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.writing.lease import RenewedLease
@@ -56,6 +56,10 @@ class ConnectDestination(ControlledDestination, ComparesRecords, ExpiresRows):
         prepare_sink(self._client, self.sink)
         self._prepared = self._created()
         self._reporter.prepare()
+
+    def unprepared(self) -> str:
+        """Return which table is missing or different; topics of reports are looked for where something is written."""
+        return unprepared_sink(self._client, self.sink)
 
     def drop_refusal(self) -> str | None:
         """Return why the table is not dropped: nothing would create it again, or it is a time-series table."""

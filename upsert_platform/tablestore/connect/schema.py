@@ -66,6 +66,30 @@ def prepare_sink(client: Client, sink: ConnectSink) -> None:
         _prepare(client, sink, sink.failures.table, ERROR_KEYS, ())
 
 
+def unprepared_sink(client: Client, sink: ConnectSink) -> str:
+    """Return how the sink's table, or its error table, is not what a write needs; empty if both are."""
+    told = []
+    if sink.points is not None:
+        told += [] if sink_created_at(client, sink) is not None else [_missing(sink.table_name)]
+    else:
+        told += _unprepared(client, sink.table_name, sink.wide.primary_key, sink.wide.whitelist)
+    if sink.failures.reports_to_table:
+        assert sink.failures.table is not None
+        told += _unprepared(client, sink.failures.table, ERROR_KEYS, ())
+    return "; ".join(told)
+
+
+def _unprepared(client: Client, name: str, keys: Keys, columns: Keys) -> list[str]:
+    described = describe(client, name)
+    if described is None:
+        return [_missing(name)]
+    return [f"Tablestore table '{name}': {text}" for text in _differences(described, keys, columns)]
+
+
+def _missing(name: str) -> str:
+    return f"Tablestore table '{name}' does not exist"
+
+
 def _prepare(client: Client, sink: ConnectSink, name: str, keys: Keys, columns: Keys) -> None:
     described = describe(client, name)
     if described is not None:

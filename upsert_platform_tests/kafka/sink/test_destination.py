@@ -77,16 +77,22 @@ def test_created_topic_is_compacted_and_auto_create_can_be_off(destination_of, n
     with pytest.raises(DestinationError, match=r"'properties\.allow\.auto\.create\.topics' = 'true'"):
         destination_of(name, **{"properties.allow.auto.create.topics": "false"}).prepare()
     destination = destination_of(name, **{"auto.create.partitions": "3"})
+    for _ in range(2):  # looking creates none
+        assert destination.unprepared() == f"topic '{name}' does not exist"
     destination.prepare()
     destination.prepare()
+    assert destination.unprepared() == ""
     found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
     assert found is not None
     assert (found.partitions, found.compacted) == (3, True)
 
 
 def test_topic_that_is_not_compacted_gives_a_warning(destination_of, topic, caplog):
-    destination_of(topic).prepare()
+    destination = destination_of(topic)
+    assert destination.unprepared().startswith("control topic '")
+    destination.prepare()
     assert "not compacted" in caplog.text
+    assert destination.unprepared() == "", "it is used as it is"
 
 
 def test_refused_rows_are_kept_or_fail(spark, destination_of, name, kafka_bootstrap):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client
-from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at
+from upsert_platform.tablestore.connect.schema import prepare_sink, sink_created_at, unprepared_sink
 from upsert_platform.tablestore.connect.table import ConnectSink
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.tablestore.connect.test_compare import SERIES, sink_on
@@ -70,6 +71,9 @@ def test_differences_are_named(
     other = replace(sink, table_name=name)
     with pytest.raises(DestinationError, match=message):
         _prepare(other)
+    client = Client.of(sink.settings)
+    assert re.search(message, unprepared_sink(client, other))
+    client.close()
 
 
 @pytest.mark.parametrize("options", [KEYS, SERIES])
@@ -83,6 +87,9 @@ def test_a_missing_table_is_not_created_unasked(server: ServerHandle, options: d
         _prepare(other)
     client = Client.of(settings)
     assert sink_created_at(client, sink) is not None
+    assert unprepared_sink(client, sink) == ""
+    for _ in range(2):  # looking creates none
+        assert unprepared_sink(client, other) == f"Tablestore table '{missing}' does not exist"
     assert sink_created_at(client, other) is None
     client.close()
 
