@@ -31,6 +31,12 @@ if TYPE_CHECKING:
 @click.option("--from-time", metavar="TIME", help="It stopped before the first records that are not older.")
 @click.option("--from-latest", is_flag=True, help="It has written all that the topics hold.")
 @click.option("--repair", is_flag=True, help="Go on where rows differ at that offset, and write those too.")
+@click.option(
+    "--delete-unknown",
+    is_flag=True,
+    help="Delete rows whose key no record names, where the topics have let go of records or are not read from their"
+    " start; without it a table with such rows is left alone.",
+)
 @click.option("--dry-run", is_flag=True, help="Only prove the table at that offset.")
 @click.option(
     "--shadow-suffix",
@@ -64,6 +70,7 @@ def adopt(
     *,
     from_latest: bool,
     repair: bool,
+    delete_unknown: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -71,7 +78,8 @@ def adopt(
 
     TABLE is proven at the offset at which its writer stopped. Then the topics are read into the lake up to their ends,
     and the rows that differ from those are written and recorded as applied; equal rows are not written. A table that
-    differs at that offset is left alone, unless --repair is given. With --shadow-suffix nothing is taken over: the
+    differs at that offset is left alone, unless --repair is given, and so is one with rows that no record names, unless
+    --delete-unknown is given. With --shadow-suffix nothing is taken over: the
     writer goes on, and a second table of the same declarations is filled and compared with TABLE. Ends with 0 if TABLE
     is equal at last, 3 if it differs, 1 after an error.
     """
@@ -81,7 +89,8 @@ def adopt(
 
     starts = _given(from_offsets, from_group, from_time, latest=from_latest)
     if shadow_suffix is not None:
-        wrong = [*starts, *(["--repair"] if repair else []), *(["--dry-run"] if dry_run else [])]
+        flags = {"--repair": repair, "--delete-unknown": delete_unknown, "--dry-run": dry_run}
+        wrong = [*starts, *(name for name, given in flags.items() if given)]
         if wrong:
             raise click.UsageError(f"--shadow-suffix takes nothing over: leave {', '.join(wrong)} out")
     elif (every, lasting, settle) != (None, None, None):
@@ -106,6 +115,7 @@ def adopt(
             at=at,
             run=f"adopt-{uuid.uuid4().hex[:8]}",
             repair=repair,
+            delete_unknown=delete_unknown,
             dry_run=dry_run,
             examples=examples,
             tell=(lambda message: None) if as_json else tell,
@@ -148,6 +158,7 @@ def _told(found: Adoption) -> dict[str, Any]:
     told: dict[str, Any] = {**told_proof(found.proof), "adopted": found.done is not None}
     if found.done is not None and found.done.report is not None:
         last = found.done.last
+        told |= {"deleted_unknown": found.done.unnamed}
         told |= {"put": found.done.report.upserts, "deleted": found.done.report.deletes, "equal_after": last.passed}
         told |= {"applied_batch": last.batch, "duplicates_after": list(found.duplicate_keys)}
     return told
@@ -158,6 +169,10 @@ def _print(table: str, found: Adoption, *, dry_run: bool) -> None:
     if found.done is None:
         if dry_run:
             click.echo("nothing was written: --dry-run")
+            if found.proof.unknown:
+                click.echo(
+                    "without --delete-unknown the table is left alone if the lake does not know these rows either"
+                )
         elif not found.proof.equal:
             click.echo("nothing was written: --repair goes on and writes these rows")
         return
@@ -167,6 +182,8 @@ def _print(table: str, found: Adoption, *, dry_run: bool) -> None:
             f"{table}: adopted at batch {last.batch}: {report.upserts} put, {report.deletes} deleted,"
             f" {report.refused_count} refused"
         )
+    if found.done.unnamed:
+        click.echo(f"{table}: {counted(found.done.unnamed, 'row')} deleted whose key no record names: --delete-unknown")
     if found.duplicates:
         click.echo(
             f"{table}: {counted(found.duplicates, 'key')} now with values in several partitions, since the old writer"

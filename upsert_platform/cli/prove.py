@@ -200,6 +200,7 @@ def told_proof(proof: Proof) -> dict[str, Any]:
         "examples": [dict(row) for row in found.sample],
         "duplicate_keys": list(proof.duplicate_keys),
         "moving_keys": list(proof.moving_keys),
+        "unknown_keys": list(proof.unknown_keys),
     }
 
 
@@ -234,7 +235,7 @@ def print_proof(proof: Proof) -> None:
     if proof.unknown:
         click.echo(
             f"  {counted(proof.unknown, 'row')} not judged: no record names the key, and the topic is not read from its"
-            " first record or has let go of some"
+            f" first record or has let go of some ({'; '.join(printable(key).plain for key in proof.unknown_keys[:5])})"
         )
     if found.refused:
         click.echo(f"  {counted(found.refused, 'row')} refused by the table; see 'quarantine list {proof.table}'")

@@ -107,6 +107,7 @@ def _into_new(binding: Binding, into: dict[str, str], start: Start, *, dry_run: 
                 differs = differs or not done.compared.passed
                 told += f"; {done.compared.detail or f'equal, {done.compared.compared} keys compared'}"
             click.echo(told)
+            click.echo(f"its changelog: {done.changelog}")
     if differs:
         sys.exit(DIFFERS)
 

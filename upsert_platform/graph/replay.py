@@ -158,6 +158,7 @@ def _into_new(
             tell=context.log.info,
         )
         shown: dict[str, Any] = {"dry_run": config.dry_run, "new_table": config.into[name], "offsets": done.offsets}
+        shown |= {"changelog": done.changelog}
         if done.written is not None:
             shown |= metadata.of_destination_run(done.written)
         if done.compared is not None:

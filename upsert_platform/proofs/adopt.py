@@ -6,23 +6,28 @@ differ from that are written, under the lease and in one step with the position,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.wording import counted
 from upsert_platform.proofs.ends import At
+from upsert_platform.proofs.inputs import tables_of
 from upsert_platform.proofs.proof import Proof, duplicates_of, prove
 from upsert_platform.proofs.shadow import read_topics
 from upsert_platform.sync.binding import Binding, Target, changelog_of
-from upsert_platform.sync.comparison import SHOWN_ROWS
+from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.reconcile import Reconciliation, check_adoptable, reconcile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_NAMED_KEYS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,7 @@ def adopt(
     at: At,
     run: str,
     repair: bool = False,
+    delete_unknown: bool = False,
     dry_run: bool = False,
     examples: int = SHOWN_ROWS,
     tell: Callable[[str], None] = lambda message: None,
@@ -65,6 +71,7 @@ def adopt(
     Args:
         at: where its writer stopped.
         repair: go on where the table differs at that offset, and write the rows that differ.
+        delete_unknown: delete the rows whose key no record names, of which nobody can tell whether they are right.
         dry_run: prove only.
         run: name of the run, for the lease and for commits.
         tell: is given a line per step.
@@ -73,7 +80,8 @@ def adopt(
         The proof, and nothing done where it found differences that are not to be repaired.
 
     Raises:
-        DestinationError: the table is the platform's already, or cannot be proven.
+        DestinationError: the table is the platform's already, cannot be proven, or has rows that no record names; it
+            is as it was.
         LeaseHeldError: another run writes the table.
         TopicError, EndpointError, RecordError: as a sync.
     """
@@ -82,6 +90,15 @@ def adopt(
     proof = prove(spark, target, binding, lake, at=at, settle=0.0, strict=True, examples=examples, tell=tell)
     if dry_run or not (proof.equal or repair):
         return Adoption(proof)
+    # A changelog that is there may know these keys, from records that the topics have let go of.
+    fresh = all(binding.changelog(name, lake).head() is None for name in tables_of(target, binding))
+    if proof.unknown and not delete_unknown and fresh:
+        raise _unknown_rows(target.table.name, proof.unknown, proof.unknown_keys)
+
+    def check_unnamed(found: Comparison) -> None:
+        if found.extra and not delete_unknown and (proof.unknown or not repair):
+            raise _unknown_rows(target.table.name, found.extra, tuple(row["key"] for row in found.sample))
+
     tell("reading the topics into the lake")
     read_topics(spark, target, binding, lake, run=run)
     tell(f"writing the rows of '{target.table.name}' that differ")
@@ -93,5 +110,17 @@ def adopt(
             refused=RefusedStore(lake.refused(target.table.name)),
             run=run,
         )
-        done = reconcile(spark, hop, dry_run=False, adopts=True, tell=tell)
+        done = reconcile(spark, hop, dry_run=False, adopts=True, check_unnamed=check_unnamed, tell=tell)
         return Adoption(proof, done, *duplicates_of(spark, target, destination, examples))
+
+
+def _unknown_rows(table: str, count: int, keys: Sequence[str]) -> DestinationError:
+    """Return the refusal to go on: these rows would be deleted, and checks would call them extra where they stayed."""
+    named = f" ({'; '.join(keys[:_NAMED_KEYS])}{', ...' if count > len(keys[:_NAMED_KEYS]) else ''})" if keys else ""
+    return DestinationError(
+        f"table '{table}' has {counted(count, 'row')} whose key no record names{named}: the topics are not read from"
+        " their first record or have let go of some (or its old writer goes on), so nobody can tell whether these rows"
+        " are right. Nothing was written to the table. To keep the rows, let the topics name them: declare an earlier"
+        " 'scan.startup.mode', or send them to the topic ('upsert-platform send') and adopt with --from-latest"
+        " --repair; every check would call them extra otherwise. --delete-unknown deletes them"
+    )

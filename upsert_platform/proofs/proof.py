@@ -29,6 +29,7 @@ from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog
 from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import check_position
+from upsert_platform.sync.reconcile import is_unnamed
 from upsert_platform.sync.verify import CHANGE, NO_DIFFERENCE, as_held, judged_by_buckets, judged_rows, summed
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
@@ -54,7 +55,7 @@ class Proof:
         found: differences, with examples; rows compared.
         moving: keys that differ, and that the topic has changed since the stated end; `moving_keys` names some.
         unknown: rows whose key no record names, of a topic that has let go of records: nobody can tell whether they
-            belong there.
+            belong there; `unknown_keys` names some.
         duplicates: keys that the table holds more than once; `duplicate_keys` names some.
         quarantined: records that could not be decoded.
         looks: how often rows were looked at.
@@ -69,6 +70,7 @@ class Proof:
     moving: int = 0
     moving_keys: tuple[str, ...] = ()
     unknown: int = 0
+    unknown_keys: tuple[str, ...] = ()
     duplicates: int = 0
     duplicate_keys: tuple[str, ...] = ()
     quarantined: int = 0
@@ -278,7 +280,6 @@ class Judging:
             patient: keys that did not change since the stated end have the time to settle as well.
             strict: rows are looked at once.
         """
-        from pyspark.sql import functions as F
 
         deadline = time.monotonic() + settle
         changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=self._batch))
@@ -309,11 +310,11 @@ class Judging:
         settled = join_by_key(differing, moving, self._keys, "left_anti")
         if self._inputs.incomplete:
             # Where the topic has let go of records, a row that none of them names may be right.
-            named = F.col(CHANGE).isNotNull()
-            unknown = settled.where(~named & (F.col(STATUS) == "extra")).count()
-            settled = settled.where(named | (F.col(STATUS) != "extra"))
+            unnamed = _kept(settled.where(is_unnamed()))
+            unknown = summed(self._hop, unnamed, batch=self._batch, complete=True, most=examples)
+            settled = settled.where(~is_unnamed())
         else:
-            unknown = 0
+            unknown = None
         found = summed(self._hop, _kept(settled.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
         moved = summed(self._hop, _kept(moving.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
         return Proof(
@@ -328,7 +329,8 @@ class Judging:
             ),
             moving=moved.missing + moved.extra + moved.stale,
             moving_keys=tuple(row["key"] for row in moved.sample),
-            unknown=unknown,
+            unknown=0 if unknown is None else unknown.extra,
+            unknown_keys=() if unknown is None else tuple(row["key"] for row in unknown.sample),
             looks=looks,
         )
 

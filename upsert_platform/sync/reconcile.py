@@ -30,6 +30,7 @@ from upsert_platform.sync.position import restored_from_older
 from upsert_platform.sync.verify import CHANGE, as_held, check_everything, judged_by_buckets, summed
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 WRITTEN: tuple[str, ...] = ("missing", "extra", "stale")
@@ -43,11 +44,13 @@ class Reconciliation:
         before: the comparison of every row that it began with.
         report: of the write; None when nothing differed, or nothing was to be written.
         after: the comparison of every row after the write, whose verdict is kept in the destination; else None.
+        unnamed: of an adoption, the extra rows whose key the changelog does not know, which were deleted.
     """
 
     before: Comparison
     report: WriteReport | None = None
     after: Comparison | None = None
+    unnamed: int = 0
 
     @property
     def last(self) -> Comparison:
@@ -96,6 +99,7 @@ def reconcile(
     adopts: bool = False,
     through: Head | None = None,
     check: Callable[[Comparison], None] = lambda found: None,
+    check_unnamed: Callable[[Comparison], None] = lambda found: None,
     tell: Callable[[str], None] = lambda message: None,
     progress: Callable[[str], None] | None = None,
 ) -> Reconciliation:
@@ -110,6 +114,8 @@ def reconcile(
         through: the head of the changelog to which the table is made equal, whose position it takes; its applied batch
             if left out.
         check: is given what differs before anything is written, and may raise.
+        check_unnamed: is given the extra rows of a table that is adopted whose key the changelog does not know, and may
+            raise; they are deleted else.
         tell: is given a line when the run has to wait for another writer.
         progress: is given a line every few seconds while rows are written.
 
@@ -134,6 +140,11 @@ def reconcile(
         try:
             before = summed(hop, judged, batch=applied, complete=True, equal=equal)
             check(before)
+            unnamed = 0
+            if adopts and before.extra:
+                among = summed(hop, judged.where(is_unnamed()), batch=applied, complete=True)
+                check_unnamed(among)
+                unnamed = among.extra
             if before.passed and not found.moves:
                 hop.destination.record_verdict(before.verdict(found.state))
                 return Reconciliation(before)
@@ -149,7 +160,14 @@ def reconcile(
         written = hop.destination.state()
         after = check_everything(spark, hop, upto=applied)
         hop.destination.record_verdict(after.verdict(written))
-    return Reconciliation(before, report, after)
+    return Reconciliation(before, report, after, unnamed)
+
+
+def is_unnamed() -> SparkColumn:
+    """Return whether a judged row that has `CHANGE` is extra, and no change names its key."""
+    from pyspark.sql import functions as F
+
+    return (F.col(STATUS) == "extra") & F.col(CHANGE).isNull()
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,13 @@ Nothing that the declared table has is touched. The same replay, asked for again
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
@@ -17,8 +20,9 @@ from upsert_platform.core.connector import Writable
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.model import Options
 from upsert_platform.core.source import Start
+from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.sync.binding import Binding, QuerySource, Target
-from upsert_platform.sync.changelog_hop import ChangelogHop, CommittedBatch
+from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogPlan, CommittedBatch
 from upsert_platform.sync.comparison import Comparison
 from upsert_platform.sync.destination_hop import DestinationHop, DestinationRun
 from upsert_platform.sync.on_demand import OnDemand
@@ -27,6 +31,8 @@ from upsert_platform.sync.verify import check_everything, is_comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_DIGEST: Final = 16
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,13 @@ class NewTable:
         offsets: that were read.
         written: what the table took; None where it had everything already.
         compared: the comparison of every row afterwards; None where rows are appended.
+        changelog: where the rows that were read are.
     """
 
     offsets: int
     written: DestinationRun | None = None
     compared: Comparison | None = None
+    changelog: str = ""
 
 
 def new_target(binding: Binding, table: str, name: str, *, start: Start) -> Target:
@@ -95,15 +103,14 @@ def replay_into(
         DestinationError: the table is missing and ``auto.create`` is off, or was written from another start.
         TopicError, EndpointError, RecordError: as a sync.
     """
-    name = target.connector.place_option
-    place = target.table.options[name]
     assert not isinstance(target.source, QuerySource)
-    store = ChangelogStore(lake.replay(place, start.label), target.source.table, mode=target.source.mode)
+    store, refused = _kept(target, lake, start)
     check_start(target.source, start)
     changelog = ChangelogHop(target.source, store, run=run)
     plan = changelog.plan()
+    _check_topics(target, store, plan)
     if dry_run:
-        return NewTable(plan.lag)
+        return NewTable(plan.lag, changelog=store.uri)
 
     def told(done: CommittedBatch) -> None:
         tell(f"batch {done.batch}: {sum(account.records for account in done.accounts)} records")
@@ -111,12 +118,73 @@ def replay_into(
     if plan.backlog:
         changelog.execute(OnDemand.dividing(spark), plan, progress=told)
     with closing(target.open()) as destination:
-        refused = RefusedStore(lake.replay(place, f"{start.label}-refused"))
         hop = DestinationHop(target, store, destination, refused=refused, run=run)
         written = hop.execute(OnDemand.dividing(spark), hop.plan(), tell=tell, progress=tell)
         state = hop.plan().state
         if not state.applied_batch or not is_comparable(hop):
-            return NewTable(plan.lag, written)
+            return NewTable(plan.lag, written, changelog=store.uri)
         compared = check_everything(spark, hop, upto=state.applied_batch)
         destination.record_verdict(compared.verdict(state))
-    return NewTable(plan.lag, written, compared)
+    return NewTable(plan.lag, written, compared, store.uri)
+
+
+def folder_of(target: Target) -> str:
+    """Return the name of the folder below ``replays/`` of a replay into a new table.
+
+    The new name alone would be the same of two tables in different systems or instances, and of two sources.
+    """
+    place = target.connector.control_place(target.checked)
+    identity = [
+        target.source.table.name,
+        target.table.name,
+        target.connector.stored_as(target.table),
+        *(() if place is None else place.control),
+    ]
+    digest = hashlib.sha256(json.dumps(identity).encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{target.table.options[target.connector.place_option]}-{target.table.name}-{digest[:_DIGEST]}"
+
+
+def _kept(target: Target, lake: Lake, start: Start) -> tuple[ChangelogStore, RefusedStore]:
+    """Return the changelog and the refused rows of a replay, begun or not.
+
+    One that an earlier version of the platform began has a folder of the new name alone, and goes on there if the table
+    was written from it.
+    """
+    source = target.source
+    assert not isinstance(source, QuerySource)
+
+    def below(folder: str) -> tuple[ChangelogStore, RefusedStore]:
+        store = ChangelogStore(lake.replay(folder, start.label), source.table, mode=source.mode)
+        return store, RefusedStore(lake.replay(folder, f"{start.label}-refused"))
+
+    own = below(folder_of(target))
+    if own[0].head() is not None:
+        return own
+    earlier = below(target.table.options[target.connector.place_option])
+    head = earlier[0].head()
+    if head is None:
+        return own
+    with closing(target.open()) as destination:
+        return earlier if destination.state().changelog_id == head.changelog_id else own
+
+
+def _check_topics(target: Target, store: ChangelogStore, plan: ChangelogPlan) -> None:
+    """Refuses a changelog with rows of topics that its table does not read.
+
+    Raises:
+        ChangelogError: it names them.
+    """
+    source = target.source
+    assert not isinstance(source, QuerySource)
+    known = {stream.name for stream in plan.topics}
+    pattern = source.kafka.settings.topic_pattern if isinstance(source, TopicSource) else None
+    read = plan.head.positions.offsets if plan.head is not None else {}
+    strange = [name for name in read if name not in known and not (pattern and re.fullmatch(pattern, name))]
+    if strange:
+        name = target.table.options[target.connector.place_option]
+        raise ChangelogError(
+            f"the changelog of the replay into '{name}' at {store.uri} has rows of {', '.join(sorted(strange))}, which"
+            f" table '{source.table.name}' does not read: of another table's replay into that name, or of an earlier"
+            f" declaration. Nothing was written; give the new table another name, or drop '{name}' in its system,"
+            " delete that folder and replay again"
+        )

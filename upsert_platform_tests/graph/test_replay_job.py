@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -107,12 +108,14 @@ def test_a_new_table_is_written_beside_the_old_one_and_goes_on_where_it_stopped(
     again = CliRunner().invoke(main, ["replay", "users", "--into", f"users_serving={new}"])
     assert again.exit_code == 0, again.output
     assert "2 offsets to read, 2 put, 0 deleted; equal, 3 keys compared" in again.output
+    changelog = again.output.split("its changelog: ")[1].strip()
+    assert changelog == observed(done)["users_serving"]["changelog"]
     assert serving.serving_rows() == before
     # Taken over as the manual tells, it is the table.
     serving.project.joinpath("users.sql").rename(serving.path / "declared.sql")
     (serving.project / "users.sql").write_text((serving.path / "declared.sql").read_text().replace(serving.table, new))
     shutil.move(serving.lake / "changelogs" / "users", serving.path / "old")
-    shutil.copytree(serving.lake / "replays" / new / "earliest", serving.lake / "changelogs" / "users")
+    shutil.copytree(changelog, serving.lake / "changelogs" / "users")
     taken_over = serving.run()
     assert taken_over.success
     assert metadata_of(taken_over, "tables", "users_serving")["batches"] == 0
@@ -133,3 +136,19 @@ def test_a_new_table_is_written_beside_the_old_one_and_goes_on_where_it_stopped(
         refused = CliRunner().invoke(main, ["replay", *arguments])
         assert refused.exit_code in (1, 2)
         assert said in refused.output
+
+
+def test_a_replay_into_a_new_table_that_an_earlier_version_began_goes_on(serving: Stack) -> None:
+    """Its folder had the name of the new table alone."""
+    send(serving, (1, "one", None), (2, "two", None))
+    new = f"{serving.table}_2"
+    command = ["replay", "users", "--into", f"users_serving={new}"]
+    begun = CliRunner().invoke(main, command)
+    assert begun.exit_code == 0, begun.output
+    folder = Path(begun.output.split("its changelog: ")[1].strip())
+    shutil.move(folder.parent, serving.lake / "replays" / new)
+    send(serving, (3, "three", None))
+    again = CliRunner().invoke(main, command)
+    assert again.exit_code == 0, again.output
+    assert "1 offset to read, 1 put, 0 deleted; equal, 3 keys compared" in again.output
+    assert again.output.split("its changelog: ")[1].strip() == str(serving.lake / "replays" / new / "earliest")

@@ -19,7 +19,7 @@ MINUTE: Final = timedelta(seconds=60)
 
 def span(upto: int, after: int = 0) -> BatchSpan:
     """Batches of the changelog that all tests pretend to have."""
-    return BatchSpan(after, upto, "changelog-1", f"run-{upto}")
+    return BatchSpan(after, upto, "changelog-1", f"run-{upto}", commit=f"commit-{upto}")
 
 
 def frame(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from upsert_platform.cli.main import main
+from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.proofs.test_faults import SERVING, TOPIC, stored, write_project
 from upsert_platform_tests.proofs.typed_rows import FLAT, columns, key_of, row_of, value_of
@@ -179,3 +181,70 @@ def test_a_tablestore_table_of_a_lake_that_was_lost(
     after = {number: times(number) for number in range(50)}
     assert [number for number in range(50) if after[number] != before[number]] == [3]
     assert stack.run().success
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["of a new lake", "of a lake that knows them"])
+def test_rows_that_no_record_names(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+    from tablestore import Condition, OTSClient, Row, RowExistenceExpectation
+
+    kinds = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    source = TOPIC.format(name="source", topic=stack.topic, columns=kinds)
+    serving = SERVING.format(columns=kinds, table=stored(stack, "serving"))
+    servers = stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(10):
+        value = json.dumps({"id": number, "name": f"name {number}"})
+        producer.produce(stack.topic, key=key_of(number), value=value, partition=0)
+    assert producer.flush(20) == 0
+    if known:  # another table follows the same topic
+        other = SERVING.format(columns=kinds, table=stored(stack, "other")).replace(" serving ", " other ")
+        write_project(stack.project, source, other)
+        assert stack.run().success
+    # The records of half of the rows are gone, as after a retention; the rows are right.
+    admin = AdminClient({"bootstrap.servers": servers})
+    entry = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, stack.topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+    for future in admin.delete_records([TopicPartition(stack.topic, 0, 5)]).values():
+        future.result(30)
+    client = OTSClient(
+        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
+        logger_name=None,
+    )
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+
+    def held() -> set[int]:
+        _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
+        return {row.primary_key[0][1] for row in rows}
+
+    write_project(stack.project, source, serving)
+    with closing(bind(*load(stack.project, root=str(stack.lake))).targets["serving"].open()) as destination:
+        destination.prepare()
+    for number in range(10):
+        put = Row([("id", number)], [("name", f"name {number}")])
+        client.put_row(stored(stack, "serving"), put, Condition(RowExistenceExpectation.IGNORE))
+
+    code, told = adopt(stack, "serving", "--from-latest", "--dry-run")
+    assert (code, told["unknown"], told["extra"], told["adopted"]) == (0, 5, 0, False)
+    assert sorted(told["unknown_keys"]) == [f"id={number}" for number in range(5)]
+    if known:
+        code, told = adopt(stack, "serving", "--from-latest")
+        assert (code, told["adopted"], told.get("put", 0), held()) == (0, True, 0, set(range(10)))
+        return
+    command = ["adopt", "serving", "--project", str(stack.project), "--from-latest"]
+    for more in ([], ["--repair"]):
+        ran = CliRunner().invoke(main, [*command, *more])
+        assert (ran.exit_code, "--delete-unknown deletes them" in ran.output) == (1, True), ran.output
+        assert "5 rows whose key no record names" in ran.output
+        assert (held(), (stack.lake / "changelogs").exists()) == (set(range(10)), False)
+
+    code, told = adopt(stack, "serving", "--from-latest", "--delete-unknown")
+    assert (code, told["deleted"], told["deleted_unknown"], told["equal_after"]) == (0, 5, 5, True)
+    assert held() == set(range(5, 10))

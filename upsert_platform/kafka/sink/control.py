@@ -12,11 +12,11 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.destination import Verdict
+from upsert_platform.core.destination import BatchSpan, Verdict
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
@@ -63,6 +63,8 @@ class Applied:
         partitions: of the topic when it was written.
         commit: identity of the changelog's commit of the batch; empty if unknown.
         begun: changelog, last batch and its commit of a write whose tasks commit one by one; None once it is applied.
+        write: identity of that write; empty once it is applied, of one that nobody may go on with, and of one that an
+            earlier version of the platform began.
         marks: batches that were applied, oldest first, each with the end of every partition then: what later batches
             wrote lies behind.
     """
@@ -76,6 +78,18 @@ class Applied:
     prefix: str = ""
     commit: str = ""
     begun: tuple[str, int, str] | None = None
+    write: str = ""
+
+    def resumed_by(self, span: BatchSpan) -> str:
+        """Return the identity of the write that broke off and that a span goes on with; empty where it is another one.
+
+        It is the same write if the changelog still has the batch that it was to end with: by the identity of a commit,
+        since a number may be another batch's in a lake that was restored, and another frame's where assets write them.
+        """
+        if self.begun is None or span.repeats or not span.commit:
+            return ""
+        changelog_id, upto, commit = self.begun
+        return self.write if changelog_id == span.changelog_id and commit and upto <= span.upto else ""
 
     def marked(self, batch: int, ends: Sequence[int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
         """The marks with one more, and without the oldest ones beyond what a control record should hold."""
@@ -91,12 +105,19 @@ class Share:
         topic_id: of the topic that holds the rows.
         upto: last batch of the span.
         shares: number of tasks of that write, which decides what rows a share has.
+        write: identity of that write (`Applied.write`). The record stays when the write is over, and says nothing of
+            any other; one without an identity, as earlier versions of the platform left them, counts for none.
     """
 
     changelog_id: str
     topic_id: str
     upto: int
     shares: int
+    write: str = ""
+
+    def is_of(self, other: Share) -> bool:
+        """Return whether both are of the same write, which may have grown by batches when it was resumed."""
+        return bool(self.write) and replace(self, upto=0) == replace(other, upto=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +129,10 @@ class Control:
     verdict: Verdict | None = None
 
 
-def unfinished_share(
-    shares: Mapping[int, Share], applied: Applied, *, changelog_id: str, topic_id: str
-) -> Share | None:
+def unfinished_share(shares: Mapping[int, Share], *, write: str, changelog_id: str, topic_id: str) -> Share | None:
     """A share of a write that was never recorded as applied: one that broke off between its tasks' commits."""
-    same = (applied.changelog_id, applied.topic_id) == (changelog_id, topic_id)
     for share in shares.values():
-        of_this_write = (share.changelog_id, share.topic_id) == (changelog_id, topic_id)
-        if of_this_write and not (same and share.upto <= applied.batch):
+        if share.is_of(Share(changelog_id, topic_id, share.upto, share.shares, write)):
             return share
     return None
 

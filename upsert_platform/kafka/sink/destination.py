@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -219,11 +220,19 @@ class KafkaDestination(
         before = self._known(found, lease, span)
         self._warn_of_new_partitions(before, found)
         committed = self._fence(before)
-        shares = self._shares(changes, before, committed, span)
+        resumed = before.resumed_by(span)
+        shares = self._shares(changes, before, committed, span, resumed)
+        # Rows that are written once more are never skipped, and say nothing to a write that follows.
+        write = "" if span.repeats else resumed or uuid.uuid4().hex
         if self._exactly_once:
             # Known before the first transaction begins, or a task of a run that died here could not be fenced.
-            prefix = self.settings.transactional_id_prefix
-            before = replace(before, shares=shares, prefix=prefix, begun=(span.changelog_id, span.upto, span.commit))
+            before = replace(
+                before,
+                shares=shares,
+                prefix=self.settings.transactional_id_prefix,
+                begun=(span.changelog_id, span.upto, span.commit),
+                write=write,
+            )
             lease.record_applied(before)
         fails = self.settings.on_error is OnError.FAIL
         judge = Judge.of(
@@ -234,7 +243,7 @@ class KafkaDestination(
             mask=Mask.of(self.table.table),
             beside=self.table.written_metadata,
         )
-        task = WritingTask(self.table, span, found.topic_id, shares, lease.terms, opener_of(keep_refused))
+        task = WritingTask(self.table, span, found.topic_id, shares, lease.terms, write, opener_of(keep_refused))
         written = run_tasks(
             self._dealt(changes, shares), task, TaskStats, what=f"table '{self.name}'", keep=keep_refused, judge=judge
         )
@@ -247,6 +256,7 @@ class KafkaDestination(
             changelog_id=span.changelog_id,
             commit=span.commit,
             begun=None,
+            write="",
             shares=0,
             prefix="",
             partitions=found.partitions,
@@ -357,12 +367,15 @@ class KafkaDestination(
         before: Applied,
         committed: Mapping[int, Share],
         span: BatchSpan,
+        resumed: str,
     ) -> int:
         """Return the number of writing tasks: that of an interrupted attempt if there is one, since it determines each
         task's commits.
         """
-        if self._exactly_once:
-            unfinished = unfinished_share(committed, before, changelog_id=span.changelog_id, topic_id=before.topic_id)
+        if self._exactly_once and resumed:
+            unfinished = unfinished_share(
+                committed, write=resumed, changelog_id=span.changelog_id, topic_id=before.topic_id
+            )
             if unfinished is not None:
                 return unfinished.shares
         if isinstance(changes, RowsOfTask):

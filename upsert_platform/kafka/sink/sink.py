@@ -2,7 +2,7 @@
 
 With `sink.delivery-guarantee` = exactly-once a share is one transaction: its rows and a control record that says so.
 The transactional id belongs to the share, so a task that lost its place is fenced, and a task that finds the record of
-its own span writes nothing twice.
+its own write writes nothing twice.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -83,6 +83,8 @@ class WritingTask:
         topic_id: of the topic that is written.
         shares: into how many the frame is divided, by `SHARE`.
         terms: of the lease.
+        write: identity of the write: that of the one which broke off and is resumed, else its own. Empty where every
+            row is written whatever tasks have committed.
         open_file: opens a file for refused rows; without it the task yields them.
     """
 
@@ -91,6 +93,7 @@ class WritingTask:
     topic_id: str
     shares: int
     terms: Terms
+    write: str = ""
     open_file: OpenFile | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,7 +123,7 @@ class _Task:
         self._metadata = RecordMetadata(plan.table, headers=fixed)
         self._stats = TaskStats()
         self._failures: list[tuple[KafkaError, str]] = []
-        self._share = Share(plan.span.changelog_id, plan.topic_id, plan.span.upto, plan.shares)
+        self._share = Share(plan.span.changelog_id, plan.topic_id, plan.span.upto, plan.shares, plan.write)
         self._producer: Producer | None = None
         self._committed: Share | None = None
         self._output = RefusedOutput(f"table '{plan.table.name}'", open_file=plan.open_file)
@@ -233,14 +236,14 @@ class _Task:
         self._produce(block, self._wanted(changes, block), timestamps, self._metadata.headers(changes))
 
     def _wanted(self, changes: pa.RecordBatch, block: EncodedBlock) -> np.ndarray:
-        """Rows to send: not refused, and not committed by an earlier attempt on the same batches.
+        """Rows to send: not refused, and not committed by an earlier attempt on the same write.
 
         The last version of a key up to batch n is still the last one up to a later batch, unless a later batch has it.
         """
         wanted = np.ones(changes.num_rows, bool)
         wanted[list(block.refused)] = False
         done = None if self._plan.span.repeats else self._committed
-        if done is not None and replace(done, upto=0) == replace(self._share, upto=0):
+        if done is not None and done.is_of(self._share):
             replayed = wanted & (changes.column(SEQUENCE).to_numpy(zero_copy_only=False) <= done.upto)
             self._stats.replayed += int(replayed.sum())
             wanted &= ~replayed

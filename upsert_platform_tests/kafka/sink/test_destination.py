@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.core.destination import RefusedRow, Verdict
+from upsert_platform.core.destination import BatchSpan, RefusedRow, Verdict
 from upsert_platform.core.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
@@ -20,6 +20,7 @@ from upsert_platform.kafka.sink.sink import SHARE, WritingTask
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.sink.written_metadata import table_id_headers
 from upsert_platform.kafka.topics import describe_topic
+from upsert_platform.writing.outcomes import run_tasks
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
 from upsert_platform_tests.writing.leases import die
@@ -221,8 +222,9 @@ def test_a_replay_after_a_partial_commit_writes_nothing_twice(spark, destination
     assert 0 < len(mine) < 20
     found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
     with destination.lease(owner="run-1", duration=MINUTE) as lease:
-        lease.record_applied(Applied(shares=2, topic_id=found.topic_id))
-        task = WritingTask(destination.table, span(1), found.topic_id, 2, lease.terms)
+        begun = ("changelog-1", 1, "commit-1")
+        lease.record_applied(Applied(shares=2, topic_id=found.topic_id, begun=begun, write="w"))
+        task = WritingTask(destination.table, span(1), found.topic_id, 2, lease.terms, "w")
         first.mapInArrow(task, "stats STRING, key STRING, row STRING, reason STRING").collect()
     assert destination.state().applied_batch == 0
     assert len(written(kafka_bootstrap, name)) == len(mine)
@@ -239,6 +241,106 @@ def test_a_replay_after_a_partial_commit_writes_nothing_twice(spark, destination
         key: "b" if key == changed else "a" for key in range(20)
     }
     assert other.state().applied_batch == 2
+
+
+def names(destination, spark) -> dict[int, str]:
+    return {row.id: row.name for row in destination.read(spark).collect()}
+
+
+def test_a_reset_has_every_row_written_again(spark, destination_of, name, kafka_bootstrap):
+    """Exactly once: what the tasks of the finished write committed says nothing to the write after a reset."""
+    destination = destination_of(name, **EXACTLY_ONCE)
+    write(destination, frame(spark, [(1, "a", "U", 1), (2, "b", "U", 1), (3, "c", "U", 2)]), 2)
+    producer = destination.table.endpoint.open_producer()
+    producer.produce(name, key='{"id":2}', value='{"id":2,"name":"spoiled"}')
+    assert producer.flush(10) == 0
+    with destination.lease(owner="reset", duration=MINUTE) as lease:
+        destination.forget_applied(lease)
+    rows = [(1, "a", "U", 1), (2, "b", "U", 1), (3, "c", "U", 2), (4, "d", "U", 3)]
+    report = write(destination, frame(spark, rows), 3)
+    assert (report.upserts, report.metrics["replayed"]) == (4, 0)
+    assert names(destination, spark) == {1: "a", 2: "b", 3: "c", 4: "d"}
+
+
+def test_rows_behind_a_lake_that_was_restored_are_written(spark, destination_of, name):
+    """Batches up to 12 were written, the lake came back with 8, `reconcile` wrote a row of one share."""
+    destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "2"})
+    keys = range(20)
+    write(destination, frame(spark, [(key, "a", "U", 12) for key in keys]), 12)
+    repair = BatchSpan(8, 8, "changelog-1", "reconcile", repeats=True, commit="commit-8")
+    with destination.lease(owner="reconcile", duration=MINUTE) as lease:
+        destination.write(frame(spark, [(0, "restored", "U", 8)]), span=repair, lease=lease)
+    report = write(destination, frame(spark, [(key, "new", "U", 9) for key in keys]), 9, 8)
+    assert (report.upserts, report.metrics["replayed"]) == (20, 0)
+    assert names(destination, spark) == dict.fromkeys(keys, "new")
+
+
+@pytest.mark.parametrize(
+    ("broken", "then"),
+    [
+        (BatchSpan(0, 1, "frames of assets", "r"), BatchSpan(0, 1, "frames of assets", "r")),
+        (BatchSpan(0, 1, "c", "r", commit="x", repeats=True), BatchSpan(0, 1, "c", "r", commit="x")),
+        (BatchSpan(0, 9, "c", "r", commit="x"), BatchSpan(0, 3, "c", "r", commit="z")),
+        (BatchSpan(0, 1, "c", "r", commit="x"), BatchSpan(0, 1, "other", "r", commit="x")),
+    ],
+    ids=["another frame", "a repair", "a lake that was set back", "another changelog"],
+)
+def test_no_other_write_goes_on_with_one_that_broke_off(
+    spark, destination_of, name, kafka_bootstrap, monkeypatch, broken, then
+):
+    """Its tasks have committed all of their rows, and it died before it recorded that: the rows of this one count."""
+    destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "2"})
+    destination.prepare()
+    with destination.lease(owner="broken", duration=MINUTE) as lease, monkeypatch.context() as patch:
+        patch.setattr("upsert_platform.kafka.sink.destination.run_tasks", _run_and_die)
+        with pytest.raises(DestinationError, match="died"):
+            destination.write(frame(spark, [(key, "old", "U", 1) for key in range(20)]), span=broken, lease=lease)
+    assert len(written(kafka_bootstrap, name)) == 20
+    with destination.lease(owner="then", duration=MINUTE) as lease:
+        report = destination.write(frame(spark, [(key, "new", "U", 1) for key in range(20)]), span=then, lease=lease)
+    assert report.metrics["replayed"] == 0
+    assert names(destination, spark) == dict.fromkeys(range(20), "new")
+
+
+def test_the_same_write_goes_on_behind_its_tasks_commits(spark, destination_of, name, kafka_bootstrap, monkeypatch):
+    """Killed twice before it recorded anything: each row is in the topic once, whatever `sink.parallelism` says."""
+    for parallelism in ("2", "3"):
+        destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": parallelism})
+        destination.prepare()
+        with monkeypatch.context() as patch:
+            patch.setattr("upsert_platform.kafka.sink.destination.run_tasks", _run_and_die)
+            with pytest.raises(DestinationError, match="died"):
+                write(destination, frame(spark, [(key, "a", "U", 1) for key in range(20)]), 1)
+    report = write(destination, frame(spark, [(key, "a", "U", 1) for key in range(20)]), 1)
+    assert (report.metrics["replayed"], report.metrics["tasks"]) == (20, 2)
+    assert len(written(kafka_bootstrap, name)) == 20
+
+
+def _run_and_die(*arguments, **options):
+    run_tasks(*arguments, **options)
+    raise DestinationError("died")
+
+
+def test_commits_of_tasks_of_an_earlier_version_excuse_no_row(spark, destination_of, name, kafka_bootstrap):
+    """Records without an identity, as their bytes lie in the control topic, of a write that broke off or ended."""
+    destination = destination_of(name, **EXACTLY_ONCE, **{"sink.parallelism": "1"})
+    destination.prepare()
+    found = describe_topic(KafkaEndpoint(kafka_bootstrap), name)
+    control = destination._control
+    producer = destination.table.endpoint.open_producer()
+
+    def put(record: str, partition: int, value: dict) -> None:
+        key = json.dumps({"topic": name, "record": record}, sort_keys=True)
+        producer.produce(control.name, key=key, value=json.dumps(value), partition=partition)
+        assert producer.flush(10) == 0
+
+    ids = {"changelog_id": "changelog-1", "topic_id": found.topic_id}
+    put("state", 0, {"batch": 0, **ids, "shares": 1, "partitions": 1, "begun": ["changelog-1", 1, "commit-1"]})
+    put("share/0", 1, {**ids, "upto": 1, "shares": 1})
+    assert control.shares() == {0: Share("changelog-1", found.topic_id, 1, 1)}
+    report = write(destination, frame(spark, [(1, "a", "U", 1)]), 1)
+    assert (report.upserts, report.metrics["replayed"]) == (1, 0)
+    assert names(destination, spark) == {1: "a"}
 
 
 def test_a_recreated_topic_starts_anew(spark, destination_of, name, kafka_bootstrap):
@@ -386,18 +488,18 @@ def test_unreachable_brokers(monkeypatch):
         KafkaDestination(read(declare(), writes=True)).state()
 
 
-def test_a_share_counts_only_for_its_own_changelog_and_topic(kafka_bootstrap, name):
+def test_a_share_counts_only_for_its_own_write_changelog_and_topic(kafka_bootstrap, name):
     control = ControlTopic(KafkaEndpoint(kafka_bootstrap), f"control-{name}", topic=name)
     assert control.shares() == {}
     control.create()
     producer = KafkaEndpoint(kafka_bootstrap).open_producer(**{"enable.idempotence": "false"})
-    control.produce_share(producer, 0, Share("c", "t", 5, 2))
+    control.produce_share(producer, 0, Share("c", "t", 5, 2, "w"))
     producer.flush(10)
     found = control.shares()
-    assert unfinished_share(found, Applied(), changelog_id="c", topic_id="t") == Share("c", "t", 5, 2)
-    assert unfinished_share(found, Applied(5, "c", "t"), changelog_id="c", topic_id="t") is None
-    assert unfinished_share(found, Applied(), changelog_id="c", topic_id="other") is None
-    assert unfinished_share(found, Applied(), changelog_id="other", topic_id="t") is None
+    assert unfinished_share(found, write="w", changelog_id="c", topic_id="t") == Share("c", "t", 5, 2, "w")
+    assert unfinished_share(found, write="another", changelog_id="c", topic_id="t") is None
+    assert unfinished_share(found, write="w", changelog_id="c", topic_id="other") is None
+    assert unfinished_share(found, write="w", changelog_id="other", topic_id="t") is None
 
 
 def test_65_partitions_are_those_of_java_producers(make_topic, kafka_bootstrap):
