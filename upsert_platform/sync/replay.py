@@ -6,7 +6,7 @@ replayed and changes nothing; one that still does not decode stays in quarantine
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -185,14 +185,19 @@ def replay(
         offsets: topic, partition and offset of the records meant; all (up to MOST) if None.
 
     Raises:
-        ChangelogError: other runs keep committing meanwhile.
+        ChangelogError: another run committed meanwhile, or took records out of quarantine.
     """
     found = quarantined_records(store, limit=MOST, places=None if offsets is None else set(offsets)).to_pylist()
     decoded, refused, without_rows = _decode(source, found)
     places = [_place(row) for row in found if _place(row) not in refused]
     if not places:
         return Replay(0, 0, refused, None)
+    # Behind the head: whoever commits from here on has the commit of this batch refused.
     head = store.create()
+    holding = [
+        item.path for item in store.files() if item.may_hold_kind(rows.KIND_QUARANTINED, after=0, upto=head.batch)
+    ]
+    _check_waiting(store, places)
     current, overtaken = _judge(spark, source, store, decoded, found=found, upto=head.batch)
     done = [place for place in places if place not in overtaken]
     account = RangeAccount(
@@ -207,12 +212,28 @@ def replay(
         rows=current.count(),
     )
     files = store.write(current.unionByName(_marks(spark, source, places, account)), batch=head.batch + 1)
-    after = store.append(files, head=head, positions=head.positions, run=run)
+    after = store.append(files, head=head, positions=head.positions, run=run, unchanged=holding)
     if after is None:
         raise ChangelogError(
             f"another run committed to the changelog of '{source.table.name}' during the replay; replay again"
         )
     return Replay(len(done), len(overtaken), refused, after.batch)
+
+
+def _check_waiting(store: ChangelogStore, places: Collection[tuple[str, int, int]]) -> None:
+    """Refuses records that have left the quarantine since they were read, which many records take minutes to decode.
+
+    Raises:
+        ChangelogError: for the first of them.
+    """
+    waiting = set(zip(*(column.to_pylist() for column in quarantined_places(store).columns), strict=True))
+    gone = sorted(set(places) - waiting)
+    if gone:
+        topic, partition, offset = gone[0]
+        raise ChangelogError(
+            f"another run replayed, discarded or erased records of '{store.table.name}' during the replay,"
+            f" {topic}-{partition}@{offset} for one; replay again"
+        )
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
