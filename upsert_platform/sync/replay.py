@@ -6,7 +6,7 @@ replayed and changes nothing; one that still does not decode stays in quarantine
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -19,9 +19,10 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC, READ_IN, read_in, r
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.internal_columns import internal
-from upsert_platform.core.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
 from upsert_platform.core.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.core.types import quote_name
+from upsert_platform.sync.binding import Binding
+from upsert_platform.sync.replay_order import check_keys
 from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 _IS_CANDIDATE: Final = internal("candidate")
-_NO_KEY: Final = "it has no key"
 
 
 @dataclass(frozen=True)
@@ -93,67 +93,26 @@ class StoredRecord:
         return len(self.value() or b"")
 
 
-def check_order(queries: Iterable[Query], table: str) -> None:
-    """Refuses a table whose records may only come in the order in which they were read.
-
-    Args:
-        queries: all of the project.
-
-    Raises:
-        ChangelogError: a query takes the last of its rows per key.
-    """
-    for query in queries:
-        why = _why_in_order(query.plan, table)
-        if why is not None:
-            raise ChangelogError(
-                f"records of '{table}' cannot be replayed: {why}, and '{query.name.removesuffix('$query')}' shows the"
-                " row of a key that came last, which a replayed record would be. Send the records anew, where they"
-                " still count"
-            )
-
-
-def _why_in_order(node: Node, table: str) -> str | None:
-    """Return why rows of a table are taken in their order of arrival, or None if they are not."""
-    if isinstance(node, Arrivals) and table in _tables(node):
-        return _NO_KEY
-    if isinstance(node, Merge):
-        for branch in node.branches:
-            if branch.appends and table in _tables(branch):
-                return _NO_KEY
-            if _is_row_by_row(branch, table):
-                return "several INSERTs fill one table, one of them row by row from it"
-    return next((why for item in node.inputs if (why := _why_in_order(item, table)) is not None), None)
-
-
-def _tables(node: Node) -> set[str]:
-    return {scan.table for scan in scans(node)}
-
-
-def _is_row_by_row(node: Node, table: str) -> bool:
-    """Return whether rows are made of single records of a table: not groups, say, which do change when a record comes
-    back.
-    """
-    if isinstance(node, Scan):
-        return node.table == table
-    return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)
-
-
 def replay_in_turn(
     spark: SparkSession,
     source: Source,
     store: ChangelogStore,
     *,
+    binding: Binding,
     run: str,
     offsets: Sequence[tuple[str, int, int]] | None = None,
 ) -> Replay:
     """Replays the quarantine of a changelog, MOST records at a time: those that do not decode hold no others up.
 
     Args:
+        binding: of the project, whose queries and tables read the changelog.
         offsets: topic, partition and offset of the records meant; all if None.
 
     Raises:
-        ChangelogError: other runs keep committing meanwhile; what was replayed by then is committed.
+        ChangelogError: a query or a table needs its rows in the order in which they were read, or other runs keep
+            committing meanwhile; what was replayed by then is committed.
     """
+    check_keys(binding, source.table.name)
     if offsets is None:
         columns = quarantined_places(store).columns
         offsets = list(zip(*(column.to_pylist() for column in columns), strict=True))
