@@ -25,8 +25,6 @@ from upsert_platform.core.types import LogicalType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DELETE_TOPIC: Final = "(erase)"
-"""Topic of the row that deletes a key: it stands in no partition, so it is later than every row of them."""
 _ATTEMPTS: Final = 5
 """How often files are rewritten anew when another run replaced them meanwhile."""
 EVERY_BATCH: Final = 1 << 62
@@ -143,7 +141,7 @@ def held_rows(location: TableLocation, path: str, key: KeyRows, *, upto: int) ->
                 mine.num_rows,
                 every.num_rows - mine.num_rows,
                 _count(mine.column(rows.KIND), rows.KIND_QUARANTINED),
-                _count(mine.column(rows.TOPIC), DELETE_TOPIC),
+                _count(mine.column(rows.TOPIC), rows.DELETE_TOPIC),
                 key.untold(batch),
             )
     except (FileNotFoundError, pa.ArrowInvalid) as error:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from upsert_platform.changelog import erasure, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import write_rows
-from upsert_platform.changelog.erasure import DELETE_TOPIC, EVERY_BATCH, HeldRows, KeyRows
+from upsert_platform.changelog.erasure import EVERY_BATCH, HeldRows, KeyRows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
@@ -206,7 +206,7 @@ class Erasure:
         import pyarrow as pa
 
         account = RangeAccount(ACCOUNT_TOPIC, -1, 0, 1, records=1, kept=1, rows=1, tombstones=1)
-        place = {rows.TOPIC: DELETE_TOPIC, rows.PARTITION: -1, rows.OFFSET: head.batch + 1, rows.ROW: 0}
+        place = {rows.TOPIC: rows.DELETE_TOPIC, rows.PARTITION: -1, rows.OFFSET: head.batch + 1, rows.ROW: 0}
         told: list[dict[str, Any]] = [
             {rows.KIND: rows.KIND_DELETE, **place},
             {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()},

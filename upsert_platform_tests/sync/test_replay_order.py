@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,14 +23,17 @@ from upsert_platform.changelog.latest import latest_per_key
 from upsert_platform.changelog.quarantine import discarded, quarantined_records
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
+from upsert_platform.cli import quarantine
+from upsert_platform.core.capabilities import StoresOtherValues
 from upsert_platform.core.errors import ChangelogError
-from upsert_platform.core.model import Insert, SourceLocation
+from upsert_platform.core.model import Insert, Project, SourceLocation
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.sync import replay as replays
-from upsert_platform.sync.binding import Target, changelog_of
+from upsert_platform.sync.binding import Binding, Target, changelog_of
 from upsert_platform.sync.comparison import Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.discard import discard
+from upsert_platform.sync.erase import Erasure
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.replay import replay
 from upsert_platform.sync.verify import check_batch, check_everything
@@ -97,6 +103,67 @@ def test_a_table_after_replays_is_that_of_the_offsets(spark: SparkSession, tmp_p
     assert table_from(spark, store) == last_values(records)
 
 
+def delete_of(store: ChangelogStore, key: int) -> KeyRows:
+    """Commits the batch by which an erasure deletes a key, as long as the lake holds it still."""
+    kind = rows.arrow_schema(store.table).field("id").type
+    erasure = Erasure.__new__(Erasure)
+    erasure.store = store
+    raw = json.dumps({"id": key}).encode()
+    erasure.key = KeyRows(
+        pa.RecordBatch.from_pydict({"id": pa.array([key], kind)}), lambda found: pc.equal(found, pa.scalar(raw))
+    )
+    erasure._delete("erase")
+    return erasure.key
+
+
+def test_an_erased_key_does_not_come_back_between_its_delete_and_its_erasure_from_the_lake(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Older records of it are in quarantine; the delete is later than all of them, whichever batch replays them."""
+    older, person = Placed(1, 0, 3, NOON, 1, "older"), Placed(2, 0, 6, NOON, 1, "person")
+    other = Placed(2, 1, 0, NOON, 2, "other")
+    moved = Placed(1, 1, 1, NOON, 1, "of another partition")
+    source = TopicSource((table := declare()), read(table))
+    filled(spark, source, tmp_path, [older, moved, person, other], {older, moved})
+    store = changelog_of(source, Lake(str(tmp_path)))
+    delete_of(store, 1)
+    assert table_from(spark, store) == {1: None, 2: "other"}
+    done = replay(spark, source, store, run="drain")
+    assert (done.replayed, done.superseded) == (0, 2)
+    assert table_from(spark, store) == {1: None, 2: "other"}
+
+
+class Folding(MemoryDestination, StoresOtherValues):
+    """A table that stores the keys 1 and 01 as one, say."""
+
+    def folded_key(self) -> tuple[str, ...]:
+        return ("id",)
+
+    def stored_value(self, name: str, value: Any) -> Any:
+        return value
+
+
+def test_no_caller_replays_records_whose_keys_a_table_stores_as_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Placed(1, 0, 0, NOON, 1, "one")
+    source = TopicSource((table := declare()), read(table))
+    filled(spark, source, tmp_path, [record], {record})
+    place = Place()
+    connector = SimpleNamespace(open=lambda _: Folding(place))
+    insert = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
+    target = Target(table, insert, source, connector, None)  # type: ignore[arg-type]
+    binding = Binding(Project(tmp_path), {"users": source}, {"memory": target})
+    place.state = replace(place.state, applied_batch=1)
+    monkeypatch.setattr(quarantine, "spark_session", lambda _: nullcontext((spark, None)))
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(tmp_path))
+    with pytest.raises(ChangelogError, match="'memory' stores several values of id as one"):
+        quarantine._replay_records(binding, "users", ())
+    store = changelog_of(source, Lake(str(tmp_path)))
+    place.state = replace(place.state, applied_batch=0)
+    assert replays.replay_in_turn(spark, source, store, binding=binding, run="run").replayed == 1, "it holds no row"
+
+
 def set_aside(spark: SparkSession, root: Path) -> tuple[TopicSource, ChangelogStore, list[Placed]]:
     """A table without a key, all of whose records are in quarantine."""
     declared = declare(connector="kafka", key=(), **{"key.format": None, "value.format": None, "format": "json"})
@@ -159,11 +226,10 @@ def test_what_is_erased_meanwhile_does_not_come_back(
     """An erasure takes the record, and the delete that had overtaken it, out of the lake without a batch of its own."""
     record = Placed(1, 0, 0, NOON, 1, "person")
     source = TopicSource((table := declare()), read(table))
-    filled(spark, source, tmp_path, [record, Placed(2, 1, 0, NOON, 1, None)], {record})
+    filled(spark, source, tmp_path, [record], {record})
     store = changelog_of(source, Lake(str(tmp_path)))
-    key = pa.RecordBatch.from_pydict({"id": pa.array([1], rows.arrow_schema(table).field("id").type)})
-    of_key = KeyRows(key, lambda raw: pc.equal(raw, b'{"id": 1}'))
-    meanwhile(monkeypatch, step, lambda: erase_rows(store, of_key, upto=2), before=before)
+    key = delete_of(store, 1)
+    meanwhile(monkeypatch, step, lambda: erase_rows(store, key, upto=3), before=before)
     with pytest.raises(ChangelogError, match="replay again"):
         replay(spark, source, store, run="replay")
     assert store.read(spark, after=0, upto=9).count() == 0

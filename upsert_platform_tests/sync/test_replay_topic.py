@@ -30,6 +30,7 @@ from upsert_platform.sync.replay_start import start_of
 from upsert_platform.sync.replay_topic import TopicReplay, replay_topic
 from upsert_platform_tests.changelog.places import NOON, Placed, batches_of, last_values, random_records
 from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.sync.test_replay_order import delete_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,6 +207,14 @@ def test_a_deleted_key_does_not_come_back_where_its_delete_may_be_lost(topic: To
     # From the first record on, the delete is met.
     assert topic.replay().uncertain == 0
     assert existing(topic.shown()) == {2: "stays", 3: "more"}
+
+
+def test_an_erased_key_does_not_come_back_before_it_is_out_of_the_lake(topic: Topic) -> None:
+    topic.send([Placed(1, 0, 0, NOON, 1, "person"), Placed(1, 1, 0, NOON, 2, "stays")])
+    topic.sync()
+    delete_of(topic.store, 1)
+    assert topic.replay().batch is None
+    assert topic.shown() == {1: None, 2: "stays"}
 
 
 def test_where_every_record_counts_a_replay_into_the_same_table_is_refused(topic: Topic) -> None:
