@@ -21,7 +21,7 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore, Head
-from upsert_platform.changelog.upkeep import raise_floor
+from upsert_platform.changelog.upkeep import note_erased
 from upsert_platform.core.errors import ChangelogError, DestinationError
 from upsert_platform.core.types import quote_name
 from upsert_platform.sync.binding import Binding, QuerySource, changelog_of
@@ -266,7 +266,7 @@ class Erasure:
 
     def _erase_from_lake(self, done: Erased, keys: Mapping[str, Collection[str]], tell: Tell) -> None:
         # Told first, as compaction does: a table that turns up later with less has missed the delete.
-        raise_floor(self.store, done.batch)
+        note_erased(self.store, done.batch)
         held, done.files = erasure.erase_rows(self.store, self.key, upto=done.batch)
         done.rows, done.untold = held.rows - held.deletes, held.untold
         done.deleted = erasure.delete_dead_files(self.store, self.key, upto=done.batch)

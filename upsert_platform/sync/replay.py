@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.quarantine import quarantined_places, quarantined_records
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC, READ_IN, read_in, replays_of
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 _IS_CANDIDATE: Final = internal("candidate")
+_UNCERTAIN: Final = (
+    "its key is not in the changelog, from which a compaction may have removed its delete: replay the topic from its first"
+    " record, or into a new table, or discard the record"
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +162,11 @@ def replay(
         item.path for item in store.files() if item.may_hold_kind(rows.KIND_QUARANTINED, after=0, upto=head.batch)
     ]
     _check_waiting(store, places)
-    current, overtaken = _judge(spark, source, store, decoded, found=found, upto=head.batch)
+    current, overtaken, uncertain = _judge(spark, source, store, decoded, found=found, head=head)
+    refused |= dict.fromkeys(uncertain, _UNCERTAIN)
+    places = [place for place in places if place not in uncertain]
+    if not places:
+        return Replay(0, 0, refused, None)
     done = [place for place in places if place not in overtaken]
     account = RangeAccount(
         ACCOUNT_TOPIC,
@@ -241,13 +250,15 @@ def _judge(
     decoded: pa.Table,
     *,
     found: Sequence[Mapping[str, Any]],
-    upto: int,
-) -> tuple[DataFrame, set[tuple[str, int, int]]]:
-    """The rows to commit, and the places of the records whose rows were all overtaken.
+    head: Head,
+) -> tuple[DataFrame, set[tuple[str, int, int]], set[tuple[str, int, int]]]:
+    """The rows to commit, and places of records: those whose rows were all overtaken, and those that are left alone.
 
     A row counts by the batch that read its record, not by that of a replay: so the records of a key are in the order in
     which they would be had each been decoded at once. Where a record that comes back is overtaken, but has itself
-    overtaken the row that counted so far, the one that counts now is committed again in its place.
+    overtaken the row that counted so far, the one that counts now is committed again in its place. A record of a key
+    that is not known is left alone where a compaction may have removed its delete: none does so while the record waits,
+    but a replay of the topic may have brought one that was read, or is older than all that was, before that.
 
     Args:
         found: the quarantined records that `decoded` was made of.
@@ -256,10 +267,11 @@ def _judge(
 
     candidates = spark.createDataFrame(decoded, schema=_schema_without_batch(source))
     if not source.table.primary_key:  # every record stands for itself
-        return candidates, set()
+        return candidates, set(), set()
     names = list(source.table.primary_key)
     key = [F.col(quote_name(name)) for name in names]
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+    upto = head.batch
     known = store.read(spark, after=0, upto=upto)
     known = join_by_key(known, F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
     dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
@@ -276,9 +288,15 @@ def _judge(
     for name in (*place, rows.ROW):
         unchanged = unchanged & F.col(name).eqNullSafe(F.col(internal(f"was{name}")))
     current = join_by_key(last_rows(every, key=names), counted, names, "left").where(~unchanged).persist()
+    is_unknown = F.col(internal(f"was{rows.TOPIC}")).isNull()
+    is_put = F.col(_IS_CANDIDATE) & (F.col(rows.KIND) != rows.KIND_DELETE)
+    uncertain = F.lit(head.floor > 0) & is_put & is_unknown & (F.col(rows.BATCH) <= head.floor)
+    of_uncertain = join_by_key(candidates, current.where(uncertain).select(*key), names, "left_semi")
+    alone = {tuple(row) for row in of_uncertain.select(*place).collect()}
+    current = current.where(~uncertain)
     kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
     every_place = {tuple(row) for row in candidates.select(*place).collect()}
-    return current.select(*candidates.columns), every_place - kept
+    return current.select(*candidates.columns), every_place - kept - alone, alone
 
 
 def _dates_of(
