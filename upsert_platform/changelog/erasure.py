@@ -144,8 +144,9 @@ def held_rows(location: TableLocation, path: str, key: KeyRows, *, upto: int) ->
                 _count(mine.column(rows.TOPIC), rows.DELETE_TOPIC),
                 key.untold(batch),
             )
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        if isinstance(error, pa.ArrowInvalid) and not is_unended(location, path):
+    except ChangelogError as error:  # made of what the file system, or Arrow, said
+        is_unended_now = isinstance(error.__cause__, pa.ArrowInvalid) and is_unended(location, path)
+        if not isinstance(error.__cause__, FileNotFoundError) and not is_unended_now:
             raise
     return held
 

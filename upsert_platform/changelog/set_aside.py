@@ -19,7 +19,7 @@ _LOG: Final = "_delta_log"
 
 
 def is_there(location: TableLocation) -> bool:
-    """Return whether there are files of a table: of one that can be opened, a damaged one, or what a killed move left."""
+    """Return whether there are files of a table: a sound or a damaged one, or what a killed move left of one."""
     system, folder = file_system(location)
     paths = _files_below(system, folder.rstrip("/") or "/")
     return any(path.endswith(".parquet") or _LOG in path.split("/") for path in paths)

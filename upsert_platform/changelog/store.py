@@ -258,9 +258,7 @@ class ChangelogStore:
                         actions, mode="append", schema=delta.schema(), commit_properties=properties
                     )
                 record = json.loads(json.dumps(record_of_head(after)))
-                return head_of_record(
-                    record, changelog_id=after.changelog_id, floor=after.floor, erased=after.erased
-                )
+                return head_of_record(record, changelog_id=after.changelog_id, floor=after.floor, erased=after.erased)
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:
                     raise ChangelogError(

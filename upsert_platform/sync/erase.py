@@ -28,6 +28,7 @@ from upsert_platform.sync.binding import Binding, QuerySource, changelog_of
 from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.erased_elsewhere import (
+    in_proofs,
     in_replays,
     readers_of_same,
     refused_keys,
@@ -180,6 +181,7 @@ class Erasure:
                 held.enter_context(leased(destination, owner=run, tell=tell))
             self._erase_from_lake(done, keys, tell)
         done.left += in_replays(self.lake, self.key, set().union(*keys.values()))
+        done.left += in_proofs(self.lake, self.key, self.source.table.name)
         return done
 
     def _send(self, done: Erased, tell: Tell) -> None:

@@ -34,8 +34,8 @@ MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 _IS_CANDIDATE: Final = internal("candidate")
 _UNCERTAIN: Final = (
-    "its key is not in the changelog, from which a compaction may have removed its delete: replay the topic from its first"
-    " record, or into a new table, or discard the record"
+    "its key is not in the changelog, from which a compaction may have removed its delete: replay the topic from its"
+    " first record, or into a new table, or discard the record"
 )
 
 

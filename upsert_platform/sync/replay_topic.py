@@ -173,8 +173,8 @@ def replay_topic(
             try:
                 if found.noted.erased > first.erased:
                     raise ChangelogError(
-                        f"a key of '{source.table.name}' was erased while its topics were read, and may be among what was"
-                        " read; replay again"
+                        f"a key of '{source.table.name}' was erased while its topics were read, and may be among what"
+                        " was read; replay again"
                     )
                 done = found.summed()
                 if dry_run or not found.is_due:

@@ -13,7 +13,7 @@ from pyarrow.fs import FileSystem
 from upsert_platform.changelog import set_aside as module
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.set_aside import is_there, set_aside
-from upsert_platform.changelog.tables import file_system, open_table, write_table
+from upsert_platform.changelog.tables import TableLocation, file_system, open_table, write_table
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform_tests.changelog.test_damage import ROWS
 
@@ -58,8 +58,9 @@ def test_a_move_that_was_killed_goes_on_and_leaves_no_older_table(
         shutil.rmtree(lake.root)
         shutil.copytree(tmp_path / "copy", lake.root)
         with monkeypatch.context() as patched, pytest.raises(Killed):
-            system, prefix = file_system(lake.refused("users"))
-            patched.setattr(module, "file_system", lambda place, at=at: (Moves(system, at), f"{place.path}/"))
+            system, folder = file_system(TableLocation(lake.root))
+            killed = Moves(system, at), folder
+            patched.setattr(module, "file_system", lambda _, killed=killed: killed)
             set_aside(lake, location)
         assert is_there(location)
         try:
