@@ -86,6 +86,7 @@ LIGHT = (
     "cli.erase", "sync.erase", "sync.erasures", "sync.erased_key", "sync.erased_elsewhere", "changelog.erasure",
     "sync.masks", "core.masking",
     "cli.doctor", "cli.verify", "cli.replay", "sync.replay_topic", "sync.replay_into", "sync.following",
+    "sync.replay_order",
     "sync.replay_start", "cli.session", "cli.importing", "declarations.importing",
     "sync.checkups.kafka", "sync.checkups.lake", "sync.checkups.machine", "sync.checkups.stores",
     "sync.verify", "sync.one_task_check", "sync.equal_in_tasks", "sync.comparison", "sync.arrow_insert",

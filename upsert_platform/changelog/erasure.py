@@ -25,8 +25,6 @@ from upsert_platform.core.types import LogicalType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DELETE_TOPIC: Final = "(erase)"
-"""Topic of the row that deletes a key: it stands in no partition, so it is later than every row of them."""
 _ATTEMPTS: Final = 5
 """How often files are rewritten anew when another run replaced them meanwhile."""
 EVERY_BATCH: Final = 1 << 62
@@ -143,11 +141,12 @@ def held_rows(location: TableLocation, path: str, key: KeyRows, *, upto: int) ->
                 mine.num_rows,
                 every.num_rows - mine.num_rows,
                 _count(mine.column(rows.KIND), rows.KIND_QUARANTINED),
-                _count(mine.column(rows.TOPIC), DELETE_TOPIC),
+                _count(mine.column(rows.TOPIC), rows.DELETE_TOPIC),
                 key.untold(batch),
             )
-    except (FileNotFoundError, pa.ArrowInvalid) as error:
-        if isinstance(error, pa.ArrowInvalid) and not is_unended(location, path):
+    except ChangelogError as error:  # made of what the file system, or Arrow, said
+        is_unended_now = isinstance(error.__cause__, pa.ArrowInvalid) and is_unended(location, path)
+        if not isinstance(error.__cause__, FileNotFoundError) and not is_unended_now:
             raise
     return held
 

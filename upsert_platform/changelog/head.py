@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ID_PROPERTY: Final = "upsert.changelog.id"
 MODE_PROPERTY: Final = "upsert.changelog.mode"
 FLOOR_PROPERTY: Final = "upsert.changelog.floor"
+ERASED_PROPERTY: Final = "upsert.changelog.erased"
+"""The batch of the last erasure, whose delete is gone. Earlier versions kept it as the floor."""
 HISTORY_PROPERTY: Final = "upsert.changelog.history"
 """The batch up to which history was reduced to the last row per key: what a key was before it is not known any more."""
 KEY_PROPERTY: Final = "upsert.changelog.key"
@@ -70,10 +72,11 @@ class Head:
         changelog_id: made when the changelog is created.
         batch: number of the last batch, 0 before the first.
         run: name of the attempt that committed it, which no other commit has: the identity of the batch.
-        floor: tombstones up to this batch may be gone; a destination that applied some batches, but not this one,
-            cannot read on.
+        floor: tombstones up to this batch may be gone, by a compaction; a destination that applied some batches, but
+            not this one, cannot read on.
         held: the commit that each consumer noted last (`upkeep.note_applied`). Every later commit carries it on, so the
             identity of a batch is known after the log has lost the batch's own commit.
+        erased: the batch by which the last erasure deleted its key; that delete may be gone, and no other one.
     """
 
     changelog_id: str
@@ -82,6 +85,12 @@ class Head:
     run: str = ""
     floor: int = 0
     held: Mapping[str, Applied] = field(default_factory=dict)
+    erased: int = 0
+
+    @property
+    def needed(self) -> int:
+        """Return the batch that a consumer must have applied if it has applied any: deletes up to it may be gone."""
+        return max(self.floor, self.erased)
 
 
 def commit_text(record: Mapping[str, Any]) -> str:
@@ -100,14 +109,15 @@ def commit_record(text: str | None) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def head_of_record(record: Mapping[str, Any], *, changelog_id: str, floor: int) -> Head:
+def head_of_record(record: Mapping[str, Any], *, changelog_id: str, floor: int, erased: int = 0) -> Head:
     """The state after a commit that tells this of itself."""
     offsets = {
         topic: {int(partition): end for partition, end in partitions.items()}
         for topic, partitions in record["offsets"].items()
     }
     held = {name: Applied(*noted) for name, noted in record.get("held", {}).items()}
-    return Head(changelog_id, record["batch"], Positions(offsets, record["topic_ids"]), record["run"], floor, held)
+    positions = Positions(offsets, record["topic_ids"])
+    return Head(changelog_id, record["batch"], positions, record["run"], floor, held, erased)
 
 
 def record_of_head(head: Head) -> dict[str, Any]:
@@ -158,14 +168,14 @@ def read_head(delta: DeltaTable, *, name: str, uri: str, mode: str) -> Head:
             f" '{mode}'; to have it built anew from the topic: 'upsert-platform reset {name} --drop-target'"
         )
     batch = delta.transaction_version(changelog_id) or 0
-    floor = int(properties.get(FLOOR_PROPERTY, 0))
+    floor, erased = (int(properties.get(name, 0)) for name in (FLOOR_PROPERTY, ERASED_PROPERTY))
     if batch == 0:
         return Head(changelog_id, 0, Positions())
     # Each commit of a history is a file to read, and the last one nearly always tells.
     for commit in chain.from_iterable(delta.history(depth) for depth in (1, HISTORY_DEPTH)):
         record = commit_record(commit.get("userMetadata"))
         if record is not None and record["batch"] == batch:
-            return head_of_record(record, changelog_id=changelog_id, floor=floor)
+            return head_of_record(record, changelog_id=changelog_id, floor=floor, erased=erased)
     raise ChangelogError(
         f"batch {batch} of the changelog at {uri} is committed, but none of its last {HISTORY_DEPTH} commits tells the"
         " offsets after it; restore the table's log, or move it away to have it built anew"

@@ -98,6 +98,10 @@ class Lake:
         """The lake of a proof of a table: it lasts as long as the proof."""
         return Lake(self._table("proofs", table, run).uri, self.options)
 
+    def proofs(self) -> TableLocation:
+        """The folder with the lakes of proofs: below each table one for each run."""
+        return self._folder("proofs")
+
     def erasures(self) -> TableLocation:
         """The Delta table that tells which keys were erased, when and by whom."""
         return self._folder("erasures")

@@ -1,7 +1,8 @@
 """The batch in which a replayed record was first read, which determines its place among the records of its key.
 
 A replay, of quarantined records or of a topic, commits rows under a batch of its own, with the topic, partition and
-offset of their records. Accounting tells which batch read each offset, also after a compaction.
+offset of their records. Accounting tells which batch read each offset, also after a compaction. The delete of an
+erasure has no record: it is of the batch that is its offset.
 """
 
 from __future__ import annotations
@@ -47,6 +48,9 @@ def read_in(accounts: Mapping[int, Sequence[RangeAccount]], places: Iterable[Pla
     ranges = _ranges(accounts)
     result: dict[Place, int] = {}
     for place in places:
+        if place[0] == rows.DELETE_TOPIC:
+            result[place] = place[2]
+            continue
         starts = ranges.get((place[0], place[1]), [])
         at = bisect_right(starts, (place[2], upto)) - 1
         result[place] = starts[at][1] if at >= 0 else 0
@@ -85,7 +89,8 @@ def _dates(topics: pa.Array, partitions: pa.Array, offsets: pa.Array, *, ranges:
     import pyarrow.compute as pc
 
     numbers = offsets.to_numpy(zero_copy_only=False)
-    result = np.zeros(len(numbers), dtype=np.int64)
+    erased = pc.fill_null(pc.equal(topics, rows.DELETE_TOPIC), False).to_numpy(zero_copy_only=False)
+    result = np.where(erased, numbers, 0).astype(np.int64)
     for (topic, partition), starts in ranges.items():
         mine = pc.and_(pc.equal(topics, topic), pc.equal(partitions, partition)).to_numpy(zero_copy_only=False)
         if not mine.any():

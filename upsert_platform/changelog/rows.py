@@ -46,6 +46,10 @@ KIND_QUARANTINED: Final = "?"
 
 CHANGE_KINDS: Final = (KIND_INSERT, KIND_UPDATE_AFTER, KIND_DELETE, KIND_UPDATE_BEFORE)
 
+DELETE_TOPIC: Final = "(erase)"
+"""Topic of the row by which an erasure deletes a key: it stands in no partition, its offset is its batch, and so it is
+later than every row of them."""
+
 SYSTEM_COLUMNS: Final = {
     BATCH: "BIGINT",
     KIND: "STRING",

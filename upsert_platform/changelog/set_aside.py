@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.tables import TableLocation, file_system
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
 
 FOLDER: Final = "reset"
 """Folder of the lake with what was set aside, a folder per moment."""
 
 
+_LOG: Final = "_delta_log"
+
+
+def is_there(location: TableLocation) -> bool:
+    """Return whether there are files of a table: a sound or a damaged one, or what a killed move left of one."""
+    system, folder = file_system(location)
+    paths = _files_below(system, folder.rstrip("/") or "/")
+    return any(path.endswith(".parquet") or _LOG in path.split("/") for path in paths)
+
+
 def set_aside(lake: Lake, location: TableLocation, *, moment: datetime | None = None) -> str | None:
     """Move the files of a table below ``reset/MOMENT/`` of its lake, its log first; return where, None without files.
 
-    A move that was interrupted goes on when it is repeated: without its log nothing takes the rest for a table.
+    A move that was interrupted goes on when it is repeated: without its log nothing takes the rest for a table. Of the
+    log, checkpoints go first and then the oldest commits, so that what is left of it is no table of an older version.
 
     Args:
         moment: UTC, names the folder; now if left out.
     """
-    from pyarrow import fs
-
     system, prefix = file_system(TableLocation(lake.root, lake.options))
     folder = location.uri.removeprefix(lake.root.rstrip("/")).strip("/")
     named = (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H-%M-%SZ")
     aside = f"{FOLDER}/{named}/{folder}"
-    selector = fs.FileSelector(f"{prefix}{folder}", recursive=True, allow_not_found=True)
-    files = [item.path for item in system.get_file_info(selector) if item.type is fs.FileType.File]
-    for path in sorted(files, key=lambda path: "/_delta_log/" not in path):
+    files = _files_below(system, f"{prefix}{folder}")
+    for path in sorted(files, key=lambda path: (_LOG not in path.split("/"), "checkpoint" not in path, path)):
         target = f"{prefix}{aside}/{path.removeprefix(prefix).removeprefix(folder).lstrip('/')}"
         if location.path is not None:
             system.create_dir(target.rpartition("/")[0], recursive=True)
@@ -36,3 +47,10 @@ def set_aside(lake: Lake, location: TableLocation, *, moment: datetime | None = 
     if location.path is not None and files:
         system.delete_dir(f"{prefix}{folder}")
     return f"{lake.root.rstrip('/')}/{aside}" if files else None
+
+
+def _files_below(system: FileSystem, folder: str) -> list[str]:
+    from pyarrow import fs
+
+    found = system.get_file_info(fs.FileSelector(folder, recursive=True, allow_not_found=True))
+    return [item.path for item in found if item.type is fs.FileType.File]

@@ -197,6 +197,7 @@ class ChangelogStore:
         positions: Positions,
         run: str,
         replaced: Collection[str] = (),
+        unchanged: Collection[str] = (),
     ) -> Head | None:
         """Commits the batch after `head`. No JVM, so the commit ends with the driver: none comes after a kill.
 
@@ -205,10 +206,12 @@ class ChangelogStore:
             positions: where reading goes on after this batch.
             run: name of this run, for `batches_of_run`.
             replaced: paths of files whose rows are in `files` as far as they are needed.
+            unchanged: paths of further files that `files` were made of. They stay; an erasure, which takes rows out
+                of files and adds no batch, may have come meanwhile.
 
         Returns:
-            The new head, or None when another run committed that number, or replaced those files, first: plan again
-            from the head.
+            The new head, or None when another run committed that number, or replaced one of those files, first: plan
+            again from the head.
 
         Raises:
             ChangelogError: other commits (compactions, say) came first again and again, or the folder is read-only.
@@ -229,7 +232,8 @@ class ChangelogStore:
             before = self._head_in(delta)
             if (before.changelog_id, before.batch, before.run) != (head.changelog_id, head.batch, head.run):
                 break
-            if replaced and not set(replaced) <= {item.path for item in live_files(delta)}:
+            needed = {*replaced, *unchanged}
+            if needed and not needed <= {item.path for item in live_files(delta)}:
                 break
             try:
                 columns = missing_columns(delta, self.table)
@@ -254,7 +258,7 @@ class ChangelogStore:
                         actions, mode="append", schema=delta.schema(), commit_properties=properties
                     )
                 record = json.loads(json.dumps(record_of_head(after)))
-                return head_of_record(record, changelog_id=after.changelog_id, floor=after.floor)
+                return head_of_record(record, changelog_id=after.changelog_id, floor=after.floor, erased=after.erased)
             except CommitFailedError as error:
                 if number == _COMMIT_ATTEMPTS:
                     raise ChangelogError(

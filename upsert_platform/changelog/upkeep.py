@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
-from upsert_platform.changelog.head import FLOOR_PROPERTY, HISTORY_PROPERTY, Applied, applied_name
+from upsert_platform.changelog.head import ERASED_PROPERTY, FLOOR_PROPERTY, HISTORY_PROPERTY, Applied, applied_name
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import file_system
 
@@ -29,14 +30,23 @@ def raise_floor(store: ChangelogStore, batch: int, *, reduced: int = 0) -> None:
     Args:
         reduced: the batch up to which history may be reduced to the last row per key.
     """
+    _raise(store, {FLOOR_PROPERTY: batch, HISTORY_PROPERTY: reduced})
+
+
+def note_erased(store: ChangelogStore, batch: int) -> None:
+    """Notes that the delete of one key, which an erasure committed as a batch, may be dropped.
+
+    The floor stays: the deletes of other keys are there, and records in quarantine may need them.
+    """
+    _raise(store, {ERASED_PROPERTY: batch})
+
+
+def _raise(store: ChangelogStore, values: Mapping[str, int]) -> None:
+    """Raises numbers among the table's properties, and never lowers them."""
 
     def change(delta: DeltaTable, properties: CommitProperties) -> None:
         known = delta.metadata().configuration
-        raised = {
-            name: str(value)
-            for name, value in ((FLOOR_PROPERTY, batch), (HISTORY_PROPERTY, reduced))
-            if value > int(known.get(name, 0))
-        }
+        raised = {name: str(value) for name, value in values.items() if value > int(known.get(name, 0))}
         if raised:
             delta.alter.set_table_properties(raised, raise_if_not_exists=False, commit_properties=properties)
 

@@ -234,16 +234,15 @@ def discard_records(
 
 
 def _replay_records(binding: Binding, table: str, places: tuple[str, ...]) -> None:
-    from upsert_platform.sync.replay import check_order, replay_in_turn
+    from upsert_platform.sync.replay import replay_in_turn
 
     source, store = _source(binding, table)
-    check_order([bound.query for bound in binding.queries.values()], table)
     if not quarantined_places(store).num_rows:
         click.echo(f"nothing of '{table}' is in quarantine")
         return
     wanted = [_place(place) for place in places] or None
     with spark_session(f"replaying records of {table}") as (spark, _):
-        done = replay_in_turn(spark, source, store, run=_run(), offsets=wanted)
+        done = replay_in_turn(spark, source, store, binding=binding, run=_run(), offsets=wanted)
     click.echo(
         f"{done.replayed} replayed, {done.superseded} superseded by later records, {done.refused_count} still refused"
         + (f"; batch {done.batch}" if done.batch else "")

@@ -69,7 +69,8 @@ def _pairs(texts: Sequence[str], separator: str, example: str) -> list[tuple[str
 def _into_same(binding: Binding, table: str, start: Start, *, dry_run: bool) -> None:
     from upsert_platform.cli.session import spark_session
     from upsert_platform.sync.binding import changelog_of
-    from upsert_platform.sync.following import check_keys, follow
+    from upsert_platform.sync.following import follow
+    from upsert_platform.sync.replay_order import check_keys
     from upsert_platform.sync.replay_topic import replay_topic
 
     source, where, run = binding.sources[table], lake.default_lake(), _run()

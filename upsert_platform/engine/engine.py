@@ -133,10 +133,10 @@ def plan_batch(
                 " compute it anew"
             )
         _check_commit(store, name, source, there, after=after, applied=positions.topic_ids.get(commit_name(name), ""))
-        if 0 < after < there.floor:
+        if 0 < after < there.needed:
             raise ChangelogError(
                 f"query '{store.query.name}' has applied '{name}' up to batch {after}, but deletes up to batch"
-                f" {there.floor} were compacted away; run the job 'rebuild' to compute it anew"
+                f" {there.needed} were removed by a compaction or an erasure; run the job 'rebuild' to compute it anew"
             )
         slices.append(_slice(name, source, there, files, after, most_rows))
     return QueryBatchPlan(head, tuple(slices), any(stage.first_row for stage in store.stages()))

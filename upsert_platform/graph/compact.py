@@ -17,6 +17,7 @@ from pydantic import Field
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.old_proofs import remove_old_proofs
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import applied_before, remove_unused
@@ -99,6 +100,7 @@ def _step(table: Table, names: AssetKeys) -> Any:
             report = _compacted(context, store, spark, applied)
             removed = remove_unused(store, hours=config.keep_hours)
             removed += _remove_unused_refused(platform, table.name, hours=config.keep_hours)
+            removed += remove_old_proofs(platform.lake, hours=config.keep_hours)
         context.log.info(f"{removed} files deleted that were unused for {config.keep_hours} hours")
         _tell(context, names.changelog_key(table.name), report, removed=removed, applied=applied.everywhere)
 

@@ -19,7 +19,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.sync.following import check_keys, follow
+from upsert_platform.sync.following import follow
 from upsert_platform.sync.replay import replay_in_turn
 from upsert_platform.sync.replay_refused import check_replayable, replay_refused
 
@@ -99,9 +99,8 @@ def _records(
         _observe(context, names.changelog_key(name), {"dry_run": config.dry_run, "in_quarantine": before})
         return
     binding = platform.binding()
-    check_keys(binding, name)
     session = spark.spark_session
-    done = replay_in_turn(session, hop.source, hop.store, run=run)
+    done = replay_in_turn(session, hop.source, hop.store, binding=binding, run=run)
     counts = {"replayed": done.replayed, "superseded": done.superseded, "still_refused": done.refused_count}
     told = {**counts, "in_quarantine": quarantined_count(hop.store)}
     _observe(context, names.changelog_key(name), {"dry_run": False, **told})

@@ -18,8 +18,9 @@ from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.sync.binding import changelog_of
-from upsert_platform.sync.following import check_keys, follow
+from upsert_platform.sync.following import follow
 from upsert_platform.sync.replay_into import new_target, replay_into
+from upsert_platform.sync.replay_order import check_keys
 from upsert_platform.sync.replay_start import start_of
 from upsert_platform.sync.replay_topic import replay_topic
 

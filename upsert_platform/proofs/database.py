@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.head import commit_record, head_of_record
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.old_proofs import RESUMED
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import file_system
 from upsert_platform.core.errors import ChangelogError, DestinationError
@@ -270,7 +271,7 @@ class _DatabaseRun:
         """Return what differs. Closes its connection."""
         run = f"database-{uuid.uuid4().hex[:12]}"
         folder = self._lake.proof(self._source.table.name, run).changelog("log")
-        state = _State(self._lake.proof(self._source.table.name, "resumed").changelog("state"))
+        state = _State(self._lake.proof(self._source.table.name, RESUMED).changelog("state"))
         with closing(self._connection.raw):
             store = changelog_of(self._source, self._lake)
             with closing(PinnedTable(self._spark, self._source, store, self._places, folder)) as pinned:

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 from upsert_platform.changelog import erasure, rows
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import write_rows
-from upsert_platform.changelog.erasure import DELETE_TOPIC, EVERY_BATCH, HeldRows, KeyRows
+from upsert_platform.changelog.erasure import EVERY_BATCH, HeldRows, KeyRows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.changelog.store import ChangelogStore, Head
-from upsert_platform.changelog.upkeep import raise_floor
+from upsert_platform.changelog.upkeep import note_erased
 from upsert_platform.core.errors import ChangelogError, DestinationError
 from upsert_platform.core.types import quote_name
 from upsert_platform.sync.binding import Binding, QuerySource, changelog_of
 from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.erased_elsewhere import (
+    in_proofs,
     in_replays,
     readers_of_same,
     refused_keys,
@@ -180,6 +181,7 @@ class Erasure:
                 held.enter_context(leased(destination, owner=run, tell=tell))
             self._erase_from_lake(done, keys, tell)
         done.left += in_replays(self.lake, self.key, set().union(*keys.values()))
+        done.left += in_proofs(self.lake, self.key, self.source.table.name)
         return done
 
     def _send(self, done: Erased, tell: Tell) -> None:
@@ -206,7 +208,7 @@ class Erasure:
         import pyarrow as pa
 
         account = RangeAccount(ACCOUNT_TOPIC, -1, 0, 1, records=1, kept=1, rows=1, tombstones=1)
-        place = {rows.TOPIC: DELETE_TOPIC, rows.PARTITION: -1, rows.OFFSET: head.batch + 1, rows.ROW: 0}
+        place = {rows.TOPIC: rows.DELETE_TOPIC, rows.PARTITION: -1, rows.OFFSET: head.batch + 1, rows.ROW: 0}
         told: list[dict[str, Any]] = [
             {rows.KIND: rows.KIND_DELETE, **place},
             {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()},
@@ -266,7 +268,7 @@ class Erasure:
 
     def _erase_from_lake(self, done: Erased, keys: Mapping[str, Collection[str]], tell: Tell) -> None:
         # Told first, as compaction does: a table that turns up later with less has missed the delete.
-        raise_floor(self.store, done.batch)
+        note_erased(self.store, done.batch)
         held, done.files = erasure.erase_rows(self.store, self.key, upto=done.batch)
         done.rows, done.untold = held.rows - held.deletes, held.untold
         done.deleted = erasure.delete_dead_files(self.store, self.key, upto=done.batch)

@@ -1,4 +1,4 @@
-"""Places beside the changelog that may hold an erased key: rejected rows, replays, other tables of the same topics."""
+"""Places beside the changelog that may hold an erased key: rejected rows, replays, proofs, tables of its topics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.erasure import EVERY_BATCH, KeyRows, held_rows, is_unended
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.parquet_files import open_parquet
+from upsert_platform.changelog.path_segment import path_segment
 from upsert_platform.changelog.refused import COLUMNS, RefusedStore
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -64,6 +65,23 @@ def in_replays(lake: Lake, key: KeyRows, wanted: Collection[str]) -> list[str]:
         " folder of that replay"
         for path, count in held
     ]
+
+
+def in_proofs(lake: Lake, key: KeyRows, table: str) -> list[str]:
+    """Changelogs of a table below the folders of proofs and plans, with rows of a key or without an end, in words."""
+    every, told = lake.proofs(), []
+    for path in _files_below(every):
+        proven, run, *below = path.strip("/").split("/")
+        if below[:2] != ["changelogs", path_segment(table)]:
+            continue
+        count = held_rows(every, path, key, upto=EVERY_BATCH).rows
+        if count or is_unended(every, path):
+            held = f"rows of the key ({count})" if count else "a file without an end, which may hold it"
+            told.append(
+                f"{every.uri}/{path}: {held}, of a proof or a plan: one that runs removes it at its end; of one that"
+                f" was killed delete the folder {every.uri}/{proven}/{run}, as job 'compact' does after 'keep_hours'"
+            )
+    return told
 
 
 def readers_of_same(binding: Binding, source: TopicSource, targets: Mapping[str, Target]) -> tuple[str, ...]:

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.core.capabilities import StoresOtherValues
-from upsert_platform.core.errors import ChangelogError, LeaseHeldError
+from upsert_platform.core.errors import LeaseHeldError
 from upsert_platform.sync.binding import Binding, Target, changelog_of
 from upsert_platform.sync.destination_hop import DestinationHop, DestinationRun
 from upsert_platform.sync.on_demand import OnDemand
-from upsert_platform.sync.replay import check_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,24 +22,6 @@ def tables_behind(binding: Binding, table: str) -> dict[str, Target]:
     queries = {name for name, source in binding.queries.items() if table in source.query.tables}
     read = {table, *queries}
     return {name: target for name, target in binding.targets.items() if target.source.table.name in read}
-
-
-def check_keys(binding: Binding, table: str) -> None:
-    """Refuses a replay where rows of several keys, or of several inserts, would be ordered by the batch of the replay.
-
-    Raises:
-        ChangelogError: a table stores several keys as one, or a query takes the row that came last.
-    """
-    check_order([source.query for source in binding.queries.values()], table)
-    for name, target in tables_behind(binding, table).items():
-        with closing(target.open()) as destination:
-            if not isinstance(destination, StoresOtherValues) or not destination.state().applied_batch:
-                continue
-            if destination.folded_key():
-                raise ChangelogError(
-                    f"table '{name}' stores several values of {', '.join(destination.folded_key())} as one, so rows of"
-                    " different keys are one row there, whose order a replay would change; replay it into a new table"
-                )
 
 
 def follow(

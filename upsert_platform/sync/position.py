@@ -50,11 +50,11 @@ def check_position(store: ChangelogStore, head: Head | None, state: DestinationS
     restored = restored_from_older(store, head, state)
     if restored:
         raise DestinationError(f"{what} has applied {restored}. {_AFTER_RESTORE.format(table=table)}")
-    if 0 < applied < head.floor:
+    if 0 < applied < head.needed:
         raise DestinationError(
-            f"{what} has applied batch {applied}, but deletes up to batch {head.floor} were removed from the changelog"
-            f" at {store.uri} by a compaction, while the table was not declared or not reached: its deleted rows would"
-            f" stay for ever. Have it built anew: 'upsert-platform reset {table} --drop-target'"
+            f"{what} has applied batch {applied}, but deletes up to batch {head.needed} were removed from the changelog"
+            f" at {store.uri} by a compaction or an erasure, while the table was not declared or not reached: its"
+            f" deleted rows would stay for ever. Have it built anew: 'upsert-platform reset {table} --drop-target'"
         )
 
 

@@ -6,22 +6,24 @@ replayed and changes nothing; one that still does not decode stays in quarantine
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.latest import last_rows
 from upsert_platform.changelog.quarantine import quarantined_places, quarantined_records
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC, READ_IN, read_in, replays_of
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.internal_columns import internal
-from upsert_platform.core.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
 from upsert_platform.core.source import MODE_UPSERT, DecodesAgain, Source
 from upsert_platform.core.types import quote_name
+from upsert_platform.sync.binding import Binding
+from upsert_platform.sync.replay_order import check_keys
 from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
@@ -31,7 +33,10 @@ if TYPE_CHECKING:
 MOST: Final = 100_000
 """Records of one replay; they pass through the driver."""
 _IS_CANDIDATE: Final = internal("candidate")
-_NO_KEY: Final = "it has no key"
+_UNCERTAIN: Final = (
+    "its key is not in the changelog, from which a compaction may have removed its delete: replay the topic from its"
+    " first record, or into a new table, or discard the record"
+)
 
 
 @dataclass(frozen=True)
@@ -93,67 +98,26 @@ class StoredRecord:
         return len(self.value() or b"")
 
 
-def check_order(queries: Iterable[Query], table: str) -> None:
-    """Refuses a table whose records may only come in the order in which they were read.
-
-    Args:
-        queries: all of the project.
-
-    Raises:
-        ChangelogError: a query takes the last of its rows per key.
-    """
-    for query in queries:
-        why = _why_in_order(query.plan, table)
-        if why is not None:
-            raise ChangelogError(
-                f"records of '{table}' cannot be replayed: {why}, and '{query.name.removesuffix('$query')}' shows the"
-                " row of a key that came last, which a replayed record would be. Send the records anew, where they"
-                " still count"
-            )
-
-
-def _why_in_order(node: Node, table: str) -> str | None:
-    """Return why rows of a table are taken in their order of arrival, or None if they are not."""
-    if isinstance(node, Arrivals) and table in _tables(node):
-        return _NO_KEY
-    if isinstance(node, Merge):
-        for branch in node.branches:
-            if branch.appends and table in _tables(branch):
-                return _NO_KEY
-            if _is_row_by_row(branch, table):
-                return "several INSERTs fill one table, one of them row by row from it"
-    return next((why for item in node.inputs if (why := _why_in_order(item, table)) is not None), None)
-
-
-def _tables(node: Node) -> set[str]:
-    return {scan.table for scan in scans(node)}
-
-
-def _is_row_by_row(node: Node, table: str) -> bool:
-    """Return whether rows are made of single records of a table: not groups, say, which do change when a record comes
-    back.
-    """
-    if isinstance(node, Scan):
-        return node.table == table
-    return not isinstance(node, (Aggregate, TopN)) and any(_is_row_by_row(item, table) for item in node.inputs)
-
-
 def replay_in_turn(
     spark: SparkSession,
     source: Source,
     store: ChangelogStore,
     *,
+    binding: Binding,
     run: str,
     offsets: Sequence[tuple[str, int, int]] | None = None,
 ) -> Replay:
     """Replays the quarantine of a changelog, MOST records at a time: those that do not decode hold no others up.
 
     Args:
+        binding: of the project, whose queries and tables read the changelog.
         offsets: topic, partition and offset of the records meant; all if None.
 
     Raises:
-        ChangelogError: other runs keep committing meanwhile; what was replayed by then is committed.
+        ChangelogError: a query or a table needs its rows in the order in which they were read, or other runs keep
+            committing meanwhile; what was replayed by then is committed.
     """
+    check_keys(binding, source.table.name)
     if offsets is None:
         columns = quarantined_places(store).columns
         offsets = list(zip(*(column.to_pylist() for column in columns), strict=True))
@@ -185,15 +149,24 @@ def replay(
         offsets: topic, partition and offset of the records meant; all (up to MOST) if None.
 
     Raises:
-        ChangelogError: other runs keep committing meanwhile.
+        ChangelogError: another run committed meanwhile, or took records out of quarantine.
     """
     found = quarantined_records(store, limit=MOST, places=None if offsets is None else set(offsets)).to_pylist()
     decoded, refused, without_rows = _decode(source, found)
     places = [_place(row) for row in found if _place(row) not in refused]
     if not places:
         return Replay(0, 0, refused, None)
+    # Behind the head: whoever commits from here on has the commit of this batch refused.
     head = store.create()
-    current, overtaken = _judge(spark, source, store, decoded, found=found, upto=head.batch)
+    holding = [
+        item.path for item in store.files() if item.may_hold_kind(rows.KIND_QUARANTINED, after=0, upto=head.batch)
+    ]
+    _check_waiting(store, places)
+    current, overtaken, uncertain = _judge(spark, source, store, decoded, found=found, head=head)
+    refused |= dict.fromkeys(uncertain, _UNCERTAIN)
+    places = [place for place in places if place not in uncertain]
+    if not places:
+        return Replay(0, 0, refused, None)
     done = [place for place in places if place not in overtaken]
     account = RangeAccount(
         ACCOUNT_TOPIC,
@@ -207,12 +180,28 @@ def replay(
         rows=current.count(),
     )
     files = store.write(current.unionByName(_marks(spark, source, places, account)), batch=head.batch + 1)
-    after = store.append(files, head=head, positions=head.positions, run=run)
+    after = store.append(files, head=head, positions=head.positions, run=run, unchanged=holding)
     if after is None:
         raise ChangelogError(
             f"another run committed to the changelog of '{source.table.name}' during the replay; replay again"
         )
     return Replay(len(done), len(overtaken), refused, after.batch)
+
+
+def _check_waiting(store: ChangelogStore, places: Collection[tuple[str, int, int]]) -> None:
+    """Refuses records that have left the quarantine since they were read, which many records take minutes to decode.
+
+    Raises:
+        ChangelogError: for the first of them.
+    """
+    waiting = set(zip(*(column.to_pylist() for column in quarantined_places(store).columns), strict=True))
+    gone = sorted(set(places) - waiting)
+    if gone:
+        topic, partition, offset = gone[0]
+        raise ChangelogError(
+            f"another run replayed, discarded or erased records of '{store.table.name}' during the replay,"
+            f" {topic}-{partition}@{offset} for one; replay again"
+        )
 
 
 def _place(row: Mapping[str, Any]) -> tuple[str, int, int]:
@@ -261,13 +250,15 @@ def _judge(
     decoded: pa.Table,
     *,
     found: Sequence[Mapping[str, Any]],
-    upto: int,
-) -> tuple[DataFrame, set[tuple[str, int, int]]]:
-    """The rows to commit, and the places of the records whose rows were all overtaken.
+    head: Head,
+) -> tuple[DataFrame, set[tuple[str, int, int]], set[tuple[str, int, int]]]:
+    """The rows to commit, and places of records: those whose rows were all overtaken, and those that are left alone.
 
     A row counts by the batch that read its record, not by that of a replay: so the records of a key are in the order in
     which they would be had each been decoded at once. Where a record that comes back is overtaken, but has itself
-    overtaken the row that counted so far, the one that counts now is committed again in its place.
+    overtaken the row that counted so far, the one that counts now is committed again in its place. A record of a key
+    that is not known is left alone where a compaction may have removed its delete: none does so while the record waits,
+    but a replay of the topic may have brought one that was read, or is older than all that was, before that.
 
     Args:
         found: the quarantined records that `decoded` was made of.
@@ -276,10 +267,11 @@ def _judge(
 
     candidates = spark.createDataFrame(decoded, schema=_schema_without_batch(source))
     if not source.table.primary_key:  # every record stands for itself
-        return candidates, set()
+        return candidates, set(), set()
     names = list(source.table.primary_key)
     key = [F.col(quote_name(name)) for name in names]
     place = [rows.TOPIC, rows.PARTITION, rows.OFFSET]
+    upto = head.batch
     known = store.read(spark, after=0, upto=upto)
     known = join_by_key(known, F.broadcast(candidates.select(*key).distinct()), names, "left_semi").persist()
     dates = _dates_of(store, found, upto=upto) | _read_in(store, known, upto=upto)
@@ -296,9 +288,15 @@ def _judge(
     for name in (*place, rows.ROW):
         unchanged = unchanged & F.col(name).eqNullSafe(F.col(internal(f"was{name}")))
     current = join_by_key(last_rows(every, key=names), counted, names, "left").where(~unchanged).persist()
+    is_unknown = F.col(internal(f"was{rows.TOPIC}")).isNull()
+    is_put = F.col(_IS_CANDIDATE) & (F.col(rows.KIND) != rows.KIND_DELETE)
+    uncertain = F.lit(head.floor > 0) & is_put & is_unknown & (F.col(rows.BATCH) <= head.floor)
+    of_uncertain = join_by_key(candidates, current.where(uncertain).select(*key), names, "left_semi")
+    alone = {tuple(row) for row in of_uncertain.select(*place).collect()}
+    current = current.where(~uncertain)
     kept = {tuple(row) for row in current.where(_IS_CANDIDATE).select(*place).collect()}
     every_place = {tuple(row) for row in candidates.select(*place).collect()}
-    return current.select(*candidates.columns), every_place - kept
+    return current.select(*candidates.columns), every_place - kept - alone, alone
 
 
 def _dates_of(

@@ -160,7 +160,8 @@ def replay_topic(
         ChangelogError: see `planned_ranges`; or other runs keep committing to the changelog.
         RecordError: a record does not decode and ``on-error`` is ``fail``.
     """
-    head, ranges = planned_ranges(source, store, start)
+    first, ranges = planned_ranges(source, store, start)
+    head = first
     if not ranges:
         return TopicReplay()
     tell(f"reading {sum(item.offsets for item in ranges)} offsets of {counted(len(ranges), 'partition')} again")
@@ -170,6 +171,11 @@ def replay_topic(
         for _ in range(_LOST_RACES):
             found = _Judged(spark, store, head, ranges, files)
             try:
+                if found.noted.erased > first.erased:
+                    raise ChangelogError(
+                        f"a key of '{source.table.name}' was erased while its topics were read, and may be among what"
+                        " was read; replay again"
+                    )
                 done = found.summed()
                 if dry_run or not found.is_due:
                     return done
@@ -206,6 +212,8 @@ class _Judged:
         self.accounts = store.accounts(after=0, upto=head.batch)
         self.read = read.where(F.col(rows.KIND).isin(*rows.CHANGE_KINDS))
         self.changed = self._changed().persist()
+        # Asked behind the files that are read: whoever drops deletes of them notes it before.
+        self.noted = store.head() or head
         self.refused = self._never_read(read.where(F.col(rows.KIND) == rows.KIND_QUARANTINED)).persist()
         self.marks = self._marks().persist()
 
@@ -329,9 +337,9 @@ class _Judged:
         of_topics = {place for place in first if place[1] >= 0}
         starts = {(item.topic, item.partition): item.start for item in self.ranges}
         whole = not self.account.gaps and all(place in starts and starts[place] <= first[place] for place in of_topics)
-        if not self.head.floor or len(of_topics) < 2 or whole:
+        if not self.noted.floor or len(of_topics) < 2 or whole:
             return F.lit(True)
-        return F.col(_WAS).isNotNull() | (F.col(rows.BATCH) > self.head.floor)
+        return F.col(_WAS).isNotNull() | (F.col(rows.BATCH) > self.noted.floor)
 
     def _never_read(self, refused: DataFrame) -> DataFrame:
         """Those records that no batch had read: of the others the raw record, or a row, is there already."""
@@ -342,10 +350,13 @@ class _Judged:
         )
 
     def _marks(self) -> DataFrame:
-        """A row per record that leaves the quarantine: it decodes now."""
+        """A row per record that leaves the quarantine: it decodes now, and is of no key that is left alone."""
         from pyspark.sql import functions as F
 
-        found = self._quarantined().join(self.read.select(*_PLACE).distinct(), list(_PLACE), "left_semi")
+        names = list(self.store.table.primary_key)
+        alone = self.changed.where(~self._certain()).select(*[F.col(quote_name(name)) for name in names])
+        leaving = join_by_key(self.read, alone, names, "left_anti")
+        found = self._quarantined().join(leaving.select(*_PLACE).distinct(), list(_PLACE), "left_semi")
         return found.withColumn(rows.KIND, F.lit(rows.KIND_REPLAYED))
 
     def _quarantined(self) -> DataFrame:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from upsert_platform.changelog.lake import Lake
-from upsert_platform.changelog.set_aside import set_aside
-from upsert_platform.changelog.tables import TableLocation, open_table
+from upsert_platform.changelog.set_aside import is_there, set_aside
+from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.capabilities import Resets
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.errors import ChangelogError, DestinationError, UpsertPlatformError
@@ -98,7 +98,8 @@ def reset(
         LeaseHeldError: a run writes one of the tables.
     """
     found, targets = _lake_tables(binding, lake, name), _targets(binding, name)
-    present = [item for item in found if open_table(item.location) is not None]
+    # By its files: a reset is also the remedy for a table that cannot be opened, and goes on where one was killed.
+    present = [item for item in found if is_there(item.location)]
     with ExitStack() as held:
         opened = [(target, _opened(held, target, drop=drop)) for target in targets]
         tables = tuple(_written(destination, drop=drop) for _, destination in opened)

@@ -13,6 +13,7 @@ from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.upkeep import (
     applied_before,
     note_applied,
+    note_erased,
     prune_log,
     raise_floor,
     remove_unused,
@@ -24,6 +25,7 @@ from upsert_platform_tests.kafka.tables import declare
 BESIDE: dict[str, Callable[[ChangelogStore], object]] = {
     "note": lambda store: note_applied(store, "table", 2),
     "floor": lambda store: raise_floor(store, 2),
+    "erased": lambda store: note_erased(store, 2),
     "times": lambda store: prune_log(store, hours=100),
     "trim": lambda store: trim_log(store, minutes=100),
     "unused": lambda store: remove_unused(store, hours=0),
@@ -68,8 +70,8 @@ def test_a_batch_that_comes_first_keeps_its_positions(
     if name == "note":
         assert applied_before(store, "table") == 2
         assert head.held["table"].commit == store.commit_of(2)
-    if name == "floor":
-        assert head.floor == 2
+    if name in ("floor", "erased"):
+        assert (head.floor, head.erased, head.needed) == ((2, 0, 2) if name == "floor" else (0, 2, 2))
 
 
 def test_unused_files_are_deleted_without_a_commit(tmp_path: Path) -> None:

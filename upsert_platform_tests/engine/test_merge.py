@@ -13,7 +13,7 @@ from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import Query
 from upsert_platform.engine import store
 from upsert_platform.sql.variables import Variables
-from upsert_platform.sync.replay import check_order
+from upsert_platform.sync.replay_order import check_order
 from upsert_platform_tests.engine.world import DDL, Kept, World, same_rows
 from upsert_platform_tests.sql.reading import NONE, read_scripts
 

@@ -24,7 +24,7 @@ STEPS: dict[str, tuple[str, str, bool]] = {
     "the delete is committed": ("upsert_platform.sync.erase", "Erasure._delete", AFTER),
     "one of the tables is written": ("upsert_platform.sync.destination_hop", "DestinationHop.execute", AFTER),
     "tables are read back": ("upsert_platform.sync.erase", "Erasure._proven", AFTER),
-    "the floor is raised": ("upsert_platform.sync.erase", "raise_floor", AFTER),
+    "its batch is noted": ("upsert_platform.sync.erase", "note_erased", AFTER),
     "files are written anew": ("upsert_platform.changelog.store", "ChangelogStore.replace", BEFORE),
     "files are replaced": ("upsert_platform.changelog.store", "ChangelogStore.replace", AFTER),
     "older files are deleted": ("upsert_platform.changelog.erasure", "delete_dead_files", AFTER),

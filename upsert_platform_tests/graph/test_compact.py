@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -38,10 +39,17 @@ def test_compact_drops_what_every_table_has_and_sync_goes_on(
     stack.produce(stack.users.first_wave(50))
     stack.produce(stack.users.second_wave(60))
     assert stack.run().success
+    left = stack.lake / "proofs" / "users_serving" / "proof-1"
+    left.mkdir(parents=True)
+    for path in (left, left / "part.parquet"):
+        path.touch()
+        os.utime(path, (0, 0))
+    os.utime(left, (0, 0))
     with monkeypatch.context() as patched:
         patched.setenv("UPSERT_TABLESTORE_ACCESS_KEY_SECRET", "wrong")
         patched.setattr(compaction, "compact", lambda *_, **more: CompactionReport(0, 0, 0, more["applied_everywhere"]))
         assert _observed(stack.run("compact"))["rows_after"] == 0, "a table that cannot be asked may need tombstones"
+    assert not left.exists()
     shown = _observed(stack.run("compact"))
     head = stack.platform().changelog_hop("users", run="test").store.head()
     assert head is not None

@@ -109,7 +109,8 @@ def test_records_that_do_not_decode_hold_no_others_up(
 ) -> None:
     aside.declare(warehouse=None, columns=STRICT, source=MENDED)
     monkeypatch.setattr(replays, "MOST", 1)
-    done = replays.replay_in_turn(spark, aside.platform().binding().sources["users"], store_of(aside), run="replay")
+    binding = aside.platform().binding()
+    done = replays.replay_in_turn(spark, binding.sources["users"], store_of(aside), binding=binding, run="replay")
     assert (done.replayed, done.superseded, done.refused_count, len(done.refused)) == (1, 0, 2, 1)
     assert aside.run().success
     assert names(aside) == {1: "one", 2: "two"}

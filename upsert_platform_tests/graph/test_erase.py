@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,9 +226,16 @@ def test_a_key_of_two_columns_is_erased_from_two_tables_once_nobody_else_writes_
     assert set(kept) <= set(files_with(stack.lake, "anna-1-met")), "nothing is taken out of the lake"
     assert [len(found) for found in rows()] == [2, 3]
 
+    proof = stack.lake / "proofs" / "visits_a" / "proof-1"  # it was killed: nobody removes it
+    shutil.copytree(stack.lake / "changelogs" / "visits", proof / "changelogs" / "visits")
     code, done, told = run_erase(stack, spark, monkeypatch, *arguments)
-    assert (code, done["rows"], sorted(done["tables_read_back"])) == (0, 1, sorted(tables))
+    assert (code, done["rows"], sorted(done["tables_read_back"])) == (3, 1, sorted(tables))
+    assert all(f"delete the folder {proof}, as job" in left for left in done["left"]), done["left"]
     assert "anna" not in told
+    shutil.rmtree(proof)
+    head = stack.platform().changelog_hop("visits", run="test").store.head()
+    assert head is not None
+    assert (head.floor, head.erased) == (0, head.batch), "the deletes of other keys are there"
     assert rows() == [[["anna", 2, "anna-2-met"], ["bert", 1, "bert-1-met"]]] * 2
     assert files_with(stack.lake, "anna-1-met") == []
     assert files_with(stack.lake, "anna-2-met") != []

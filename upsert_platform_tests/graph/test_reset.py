@@ -110,6 +110,27 @@ def test_dropped_table_is_created_again_by_the_next_sync(synced: Stack) -> None:
     assert (names(synced), applied(synced)) == ({1: "one", 2: "two"}, 1)
 
 
+@pytest.mark.parametrize("damage", ["a commit is gone", "a commit is empty", "a move was killed"])
+def test_a_table_whose_log_is_damaged_is_built_anew(synced: Stack, damage: str) -> None:
+    log = synced.lake / "changelogs" / "users" / "_delta_log"
+    commits = sorted(log.glob("*.json"))
+    if damage == "a commit is gone":
+        commits[0].unlink()
+    elif damage == "a commit is empty":
+        commits[-1].write_bytes(b"")
+    else:
+        for file in log.iterdir():
+            file.unlink()
+    shown = reset("users", "--drop-target", "--dry-run")
+    assert f"changelog of users: goes aside: {log.parent}" in shown.stdout, shown.output
+    done = reset("users", "--drop-target")
+    assert done.exit_code == 0, done.output
+    assert not log.parent.exists()
+    assert any(path.startswith("reset/") for path in files(synced))
+    assert synced.run().success
+    assert (names(synced), applied(synced)) == ({1: "one", 2: "two"}, 1)
+
+
 @pytest.mark.parametrize(
     ("declared", "words", "message"),
     [

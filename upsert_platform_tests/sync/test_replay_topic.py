@@ -13,23 +13,27 @@ import pytest
 from confluent_kafka import Producer
 
 from upsert_platform.changelog import compaction, rows
+from upsert_platform.changelog.erasure import erase_rows
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.latest import latest_per_key
-from upsert_platform.changelog.quarantine import quarantined_count
+from upsert_platform.changelog.quarantine import discarded, quarantined_count
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.changelog.upkeep import raise_floor
+from upsert_platform.changelog.upkeep import note_erased, raise_floor
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.model import Table
 from upsert_platform.core.source import Start
 from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.sync import replay_topic as replays
 from upsert_platform.sync.binding import changelog_of
 from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.discard import discard
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.replay import replay
 from upsert_platform.sync.replay_start import start_of
 from upsert_platform.sync.replay_topic import TopicReplay, replay_topic
 from upsert_platform_tests.changelog.places import NOON, Placed, batches_of, last_values, random_records
 from upsert_platform_tests.kafka.tables import declare, read
+from upsert_platform_tests.sync.test_replay_order import delete_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,6 +210,76 @@ def test_a_deleted_key_does_not_come_back_where_its_delete_may_be_lost(topic: To
     # From the first record on, the delete is met.
     assert topic.replay().uncertain == 0
     assert existing(topic.shown()) == {2: "stays", 3: "more"}
+
+
+def test_a_record_whose_row_is_left_alone_does_not_leave_the_quarantine(topic: Topic) -> None:
+    """It was discarded, so that a compaction removed the delete that came behind it in another partition."""
+    topic.send([(old := Placed(1, 0, 0, NOON, 1, "was here")), Placed(1, 0, 0, NOON, 2, "stays")], broken=[old])
+    topic.sync(**STRICT)
+    topic.send([Placed(2, 1, 0, NOON, 1, None), Placed(2, 1, 0, NOON, 3, "more")])
+    topic.sync(**STRICT)
+    discard(topic.store, by="ann", why="tests", run="discard")
+    compaction.reduce_history(topic.spark, topic.store, applied_everywhere=3)
+    done = topic.replay(Start(offsets=((1, 1),)))
+    assert (done.uncertain, done.recovered, done.batch) == (1, 0, None)
+    assert [place for place, _ in discarded(topic.store)] == [(topic.topic, 0, 0)]
+    assert topic.replay().recovered == 1, "from the first record on, the delete is met"
+    assert existing(topic.shown()) == {2: "stays", 3: "more"}
+
+
+def test_a_record_that_was_never_read_does_not_bring_back_a_key_whose_delete_was_removed(topic: Topic) -> None:
+    """A replay of the topic set it aside, after its key had come, had been deleted and had been compacted away."""
+    topic.send([(old := Placed(1, 0, 0, NOON, 1, "old"))], broken=[old])
+    topic.sync(**{"scan.startup.mode": "latest-offset"})
+    topic.send([Placed(1, 1, 0, NOON, 1, "came"), Placed(1, 1, 0, NOON, 2, "stays"), Placed(1, 1, 0, NOON, 1, None)])
+    topic.sync()
+    batch = topic.store.create().batch
+    compaction.reduce_history(topic.spark, topic.store, applied_everywhere=batch)
+    assert topic.shown() == {2: "stays"}
+    assert topic.replay(Start(offsets=((1, 3),)), **STRICT).quarantined == 1
+    done = replay(topic.spark, topic.declared(), topic.store, run="quarantine")
+    assert (done.replayed, done.superseded, done.batch) == (0, 0, None)
+    assert "a compaction may have removed its delete" in done.refused[topic.topic, 0, 0]
+    assert topic.shown() == {2: "stays"}
+    assert quarantined_count(topic.store) == 1
+
+
+@pytest.mark.parametrize("other", ["a compaction", "an erasure"])
+def test_a_key_that_goes_while_the_topic_is_read_does_not_come_back(
+    topic: Topic, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
+    topic.send([Placed(1, 0, 0, NOON, 1, "was here"), Placed(1, 0, 0, NOON, 2, "stays")])
+    topic.sync()
+    topic.send([Placed(2, 1, 0, NOON, 1, None), Placed(2, 1, 0, NOON, 3, "more")])
+    topic.sync()
+    real = replays._Judged
+
+    def goes(*arguments: Any) -> Any:
+        monkeypatch.setattr(replays, "_Judged", real)
+        if other == "a compaction":
+            compaction.reduce_history(topic.spark, topic.store, applied_everywhere=2)
+        else:
+            key = delete_of(topic.store, 1)
+            note_erased(topic.store, 3)
+            erase_rows(topic.store, key, upto=3)
+        return real(*arguments)
+
+    monkeypatch.setattr(replays, "_Judged", goes)
+    if other == "a compaction":
+        done = topic.replay(Start(offsets=((1, 1),)))
+        assert (done.uncertain, done.batch) == (1, None)
+    else:
+        with pytest.raises(ChangelogError, match="was erased while its topics were read"):
+            topic.replay(Start(offsets=((1, 1),)))
+    assert topic.shown() == {2: "stays", 3: "more"}
+
+
+def test_an_erased_key_does_not_come_back_before_it_is_out_of_the_lake(topic: Topic) -> None:
+    topic.send([Placed(1, 0, 0, NOON, 1, "person"), Placed(1, 1, 0, NOON, 2, "stays")])
+    topic.sync()
+    delete_of(topic.store, 1)
+    assert topic.replay().batch is None
+    assert topic.shown() == {1: None, 2: "stays"}
 
 
 def test_where_every_record_counts_a_replay_into_the_same_table_is_refused(topic: Topic) -> None:
