@@ -4,7 +4,18 @@ Columns are known by names that are unique within an operator, also when letter 
 makes it of a statement, `queries` carries it out.
 """
 
-from upsert_platform.core.plan.columns import COLLECTS, Call, Closing, Expression, Field, Keys, Native, Order, column
+from upsert_platform.core.plan.columns import (
+    COLLECTS,
+    Call,
+    Closing,
+    Expression,
+    Field,
+    Key,
+    Keys,
+    Native,
+    Order,
+    column,
+)
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import (
@@ -49,6 +60,7 @@ __all__ = [
     "Filter",
     "GroupJoin",
     "Join",
+    "Key",
     "Keys",
     "Lookup",
     "Materialize",
