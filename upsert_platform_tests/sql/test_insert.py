@@ -59,8 +59,8 @@ def test_select_star_takes_all_columns_in_declared_order() -> None:
             "`user_id` > 1",
         ),
         (
-            "WITH u AS (WITH users AS (SELECT * FROM users WHERE region = 'a') SELECT * FROM users) SELECT user_id, name"
-            " FROM users",
+            "WITH u AS (WITH users AS (SELECT * FROM users WHERE region = 'a') SELECT * FROM users) SELECT user_id,"
+            " name FROM users",
             ("`user_id`", "`name`"),
             None,
         ),
