@@ -38,7 +38,7 @@ from upsert_platform.core.plan.operators import (
     lets_go,
     scans,
 )
-from upsert_platform.core.plan.over import Over, OverCall
+from upsert_platform.core.plan.over import ARRIVED, Over, OverCall
 from upsert_platform.core.plan.sessions import Session
 from upsert_platform.core.plan.temporal import Temporal
 from upsert_platform.core.plan.topn import ALL_ROWS, ArrivedTopN, TopN
@@ -47,6 +47,7 @@ from upsert_platform.core.plan.unnest import Unnest
 
 __all__ = [
     "ALL_ROWS",
+    "ARRIVED",
     "COLLECTS",
     "Aggregate",
     "Arrivals",

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from upsert_platform.core.plan import (
+    ARRIVED,
     Aggregate,
     Arrivals,
     ArrivedTopN,
@@ -70,7 +71,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
         case Over():
             calls_used = tuple(call for call in node.calls if call.name in needed)
             used = {*node.partition, *(item.column for item in node.order)}
-            used |= {name for record in node.records for name in record}
+            used |= {ARRIVED.name, *(name for record in node.records for name in record)}
             used |= {name for call in calls_used for name in (call.argument, call.default) if name is not None}
             inner = prune(node.input, {*needed, *used} - {call.name for call in node.calls})
             return replace(node, input=inner, calls=calls_used)

@@ -367,4 +367,3 @@ def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:
         precision = max(left.precision or 0, right.precision or 0)
         return LogicalType(left.name, precision=precision, nullable=nullable)
     return None
-
