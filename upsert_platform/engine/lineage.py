@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from upsert_platform.core.plan import (
+    ARRIVED,
     Aggregate,
     Arrivals,
     Expand,
@@ -68,7 +69,7 @@ def lineage(node: Node) -> dict[str, _Columns]:
                 )
                 for call in node.calls
             }
-            return found | own
+            return found | own | {ARRIVED.name: ()}
         case Arrivals():
             found = lineage(node.input)
             return {field.name: found[field.name] for field in node.fields}

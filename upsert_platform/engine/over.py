@@ -45,11 +45,16 @@ class Overs(Partitions):
     @property
     def states(self) -> tuple[StateSchema, ...]:
         """Row, and the batch that brought it where rows are only added, to its count."""
-        more = ((ARRIVED, pa.int64()),) if self.node.records else ()
+        more = ((ARRIVED, pa.int64()),) if self._dates else ()
         return (rows_state(self.state_name, self.fields, more=more, together=self.partition),)
 
+    @property
+    def _dates(self) -> bool:
+        """Return whether the batch that brings a row is kept with it, which an OVER below would tell."""
+        return bool(self.node.records) and not self.node.is_given_arrival
+
     def arrived(self, change: pa.Table, state: State) -> pa.Table:
-        if not self.node.records:
+        if not self._dates:
             return change
         return change.append_column(ARRIVED, pa.repeat(pa.scalar(state.batch, pa.int64()), change.num_rows))
 

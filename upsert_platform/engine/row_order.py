@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.changelog.row_hashes import normal
-from upsert_platform.core.internal_columns import internal
+from upsert_platform.core import plan as core_plan
 from upsert_platform.core.plan import Order
 from upsert_platform.engine.record_order import arrival_ranks
 
-ARRIVED: Final = internal("arrived")
+ARRIVED: Final = core_plan.ARRIVED.name
 """BIGINT: the batch of the query that brought a row."""
 
 

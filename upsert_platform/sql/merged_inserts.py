@@ -1,8 +1,4 @@
-"""Several INSERT INTO of one table as one query: the union of their rows, told apart by the target's key.
-
-Also one INSERT INTO of a UNION ALL of rows that are only added: the last row of each key counts, in the order of the
-records that it came from.
-"""
+"""Several INSERT INTO of one table as one query: the union of their rows, told apart by the target's key."""
 
 from __future__ import annotations
 
@@ -48,34 +44,16 @@ def resolve_inserts(
     """
     first = declarations[0]
     target = tables.by_name.get(first.target)
-    if len(declarations) == 1 or target is None or first.target in tables.faulty | tables.elided:
-        return _resolve_one(declarations, target, tables, lookup, find)
+    if len(declarations) == 1:
+        return InsertResolver(first, tables, lookup, find).resolve()
+    if target is None or first.target in tables.faulty | tables.elided:
+        found = (InsertResolver(item, tables, lookup, find).resolve()[1] for item in declarations)
+        return None, [problem for problems in found for problem in problems]
     overwriting = next((item for item in declarations if item.overwrite), None)
     if overwriting is not None:
         message = f"INSERT OVERWRITE {target.name}: replaces what another INSERT writes; keep one of them"
         return None, [Problem(message, overwriting.location)]
     return _merged(declarations, target, tables, lookup, find)
-
-
-def _resolve_one(
-    declarations: Sequence[InsertDeclaration], target: Table | None, tables: Tables, lookup: Lookup, find: Find
-) -> tuple[Insert | None, list[Problem]]:
-    problems: list[Problem] = []
-    insert: Insert | None = None
-    for declaration in declarations:
-        resolver = InsertResolver(declaration, tables, lookup, find)
-        insert, found = resolver.resolve()
-        problems += found
-        query = resolver.planned.found.node if resolver.planned is not None else None
-        if insert is not None and target is not None and target.primary_key and query is not None and _unites(query):
-            insert, found = _merged([declaration], target, tables, lookup, find)
-            problems += [item for item in found if item not in problems]
-    return insert, problems
-
-
-def _unites(node: Node) -> bool:
-    """Return whether rows that are only added come from several changelogs, each with an order of its own."""
-    return node.appends and is_ordered(node) and len(_branches(node)) > 1
 
 
 def _merged(
@@ -92,7 +70,8 @@ def _merged(
     for declaration in declarations:
         resolver = InsertResolver(declaration, tables, lookup, find)
         try:
-            branches += _Branch(resolver, target).nodes()
+            branch = _Branch(resolver, target).node()
+            branches += [branch] if branch is not None else []
         except ToldFault:
             return None, problems
         except Fault as fault:
@@ -137,8 +116,8 @@ class _Branch:
         self.resolver = resolver
         self.target = target
 
-    def nodes(self) -> list[Node]:
-        """Its rows with the target's columns; several where it is a union of rows that are only added.
+    def node(self) -> Node | None:
+        """Its rows with the target's columns; None where there are errors.
 
         Raises:
             Fault: it cannot be a branch.
@@ -147,30 +126,28 @@ class _Branch:
         planned = plan_query(declaration.query, self.resolver.find, lateness=declaration.lateness)
         given = self.resolver.match_columns(target, planned.relation(query_name(target.name)))
         if given is None:
-            return []
+            return None
         for name, value in given.items():
             if name in target.primary_key:
                 self.resolver.check_key_type(value, target.column(name), keyed=False)
             else:
                 self.resolver.check_type(value, target.column(name))
         if any(problem.severity == "error" for problem in self.resolver.problems):
-            return []
+            return None
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
         shared = self.resolver.check_rows(planned, target, key)
         if any(problem.severity == "error" for problem in self.resolver.problems):
-            return []
+            return None
         fields = {field.name: field for _, field in planned.found.columns}
         columns = tuple(
             (item.name, self._expression(given.get(item.name), item, fields)) for item in declared_order(target)
         )
         node = planned.found.node
         if shared:
-            return [Materialize(Project(node, columns), target.primary_key)]
-        if not node.appends or not target.primary_key:
-            return [Project(node, columns)]
-        if not is_ordered(node):
-            return [last_arrivals(Project(node, columns), target.primary_key)]
-        return [Project(_renamed(branch, node), columns) for branch in _branches(node)]
+            return Materialize(Project(node, columns), target.primary_key)
+        if not node.appends or not target.primary_key or _is_of_one_table(node):
+            return Project(node, columns)
+        return last_arrivals(Project(node, columns), target.primary_key)
 
     def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:
         assert wanted.type is not None
@@ -186,27 +163,6 @@ class _Branch:
         return Expression(written.sql, wanted.type, native)
 
 
-def is_ordered(node: Node) -> bool:
-    """Return whether each row comes from one record, so that records tell which row of a key is the last."""
-    if isinstance(node, Scan):
-        return True
-    if isinstance(node, (Project, Filter, Window, Union)) and not isinstance(node, Merge):
-        return all(is_ordered(item) for item in node.inputs)
-    return False
-
-
-def _branches(node: Node) -> list[Node]:
-    """The same rows, with unions at the very top only."""
-    if isinstance(node, Union):
-        return [found for branch in node.branches for found in _branches(branch)]
-    if isinstance(node, (Project, Filter, Window)):
-        return [replace(node, input=_renamed(branch, node.input)) for branch in _branches(node.input)]
-    return [node]
-
-
-def _renamed(branch: Node, union: Node) -> Node:
-    """A branch with the names of the union that it was in."""
-    if [item.name for item in branch.fields] == [item.name for item in union.fields]:
-        return branch
-    pairs = zip(union.fields, branch.fields, strict=True)
-    return Project(branch, tuple((item.name, replace(column(own), type=item.type)) for item, own in pairs))
+def _is_of_one_table(node: Node) -> bool:
+    """Return whether each row comes from one record of one changelog, which alone orders them."""
+    return isinstance(node, Scan) or (isinstance(node, (Project, Filter, Window)) and _is_of_one_table(node.input))

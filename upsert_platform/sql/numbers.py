@@ -75,6 +75,17 @@ def rounded_type(kind: LogicalType, digits: int) -> LogicalType:
     return decimal(1 + precision - scale + digits, digits)
 
 
+def common_decimal(left: LogicalType, right: LogicalType) -> LogicalType:
+    """The DECIMAL that both exact numbers are brought to: of more than 38 digits, those of the fraction give way.
+
+    That differs from arithmetic, which keeps six of them.
+    """
+    one, other = as_decimal(left), as_decimal(right)
+    whole = max((one.precision or 0) - (one.scale or 0), (other.precision or 0) - (other.scale or 0))
+    scale = min(max(one.scale or 0, other.scale or 0), _MOST_DIGITS - whole)
+    return LogicalType(TypeName.DECIMAL, precision=whole + scale, scale=scale)
+
+
 def common_number(left: LogicalType, right: LogicalType) -> LogicalType:
     """The number type that both are brought to."""
     names = {left.name, right.name}
@@ -83,10 +94,7 @@ def common_number(left: LogicalType, right: LogicalType) -> LogicalType:
     if TypeName.FLOAT in names:
         return FLOAT
     if TypeName.DECIMAL in names:
-        one, other = as_decimal(left), as_decimal(right)
-        scale = max(one.scale or 0, other.scale or 0)
-        whole = max((one.precision or 0) - (one.scale or 0), (other.precision or 0) - (other.scale or 0))
-        return decimal(whole + scale, scale)
+        return common_decimal(left, right)
     return LogicalType(max(left.name, right.name, key=INTEGERS.index))
 
 

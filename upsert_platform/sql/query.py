@@ -111,7 +111,8 @@ class _Resolver:
                 raise self.fault(f"WITH RECURSIVE is {ONLY}", node)
             for cte in with_clause.expressions:
                 names = [column.name for column in cte.args["alias"].columns]
-                self.common[cte.alias] = self._renamed(self.resolve(cte.this), names, cte)
+                inner = _Resolver(self._find, self.first_line).resolve(cte.this)
+                self.common[cte.alias] = self._renamed(inner, names, cte)
         self._refuse_clauses(node)
         if node.args.get("hint") is not None:
             raise self.fault(f"the hint STATE_TTL is {ONLY}", node)

@@ -131,6 +131,14 @@ STATEMENTS: Final = {
     "values of subqueries": "SELECT oid, (SELECT MAX(age) FROM users) AS m FROM orders WHERE amount > (SELECT "
     "MIN(amount) FROM orders WHERE kind = 'a')",
     "groups beside a value": "SELECT kind, COUNT(*) AS n, (SELECT COUNT(*) FROM views) AS v FROM orders GROUP BY kind",
+    "groups by columns with names of others": "SELECT p.uid, p.uid_2, COUNT(*) AS n FROM (SELECT id, age FROM users) AS"
+    " p (uid, uid_2) JOIN orders o ON o.uid = p.uid GROUP BY p.uid, p.uid_2 HAVING p.uid_2 > 1 OR COUNT(*) > 1",
+    "groups by an expression beside a column": "WITH t (uid, g) AS (SELECT uid, amount FROM orders) SELECT uid > 3 AS"
+    " x, g, COUNT(*) AS n FROM t GROUP BY uid > 3, g",
+    "with in a branch": "(WITH orders AS (SELECT uid FROM orders WHERE amount > 4) SELECT uid FROM orders) UNION ALL"
+    " SELECT uid FROM orders",
+    "with around another": "WITH a AS (SELECT uid FROM views), b AS (SELECT uid FROM a) SELECT uid, n FROM (WITH a AS"
+    " (SELECT id FROM users) SELECT b.uid, COUNT(*) AS n FROM b JOIN a ON a.id = b.uid GROUP BY b.uid) t",
     "first rows of what is added, each once": "SELECT uid, page, secs FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"
     " uid ORDER BY secs NULLS FIRST, page NULLS FIRST) AS rn FROM (SELECT uid, page, secs FROM views UNION SELECT uid,"
     " page, secs FROM views WHERE uid > 2) u) t WHERE rn <= 2",

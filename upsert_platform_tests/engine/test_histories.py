@@ -59,6 +59,28 @@ def test_all_batches_at_once_give_what_one_at_a_time_gives(name: str, tmp_path: 
     assert same_rows(once.result(), world.judge(sql))
 
 
+def test_a_view_that_is_read_twice_has_the_same_rows(tmp_path: Path) -> None:
+    """Whatever columns of it are used: of orders with equal times, that with the least key comes first."""
+    by = "OVER (PARTITION BY kind ORDER BY ts)"
+    first = f"SELECT amount, kind, uid FROM (SELECT *, ROW_NUMBER() {by} AS rn FROM orders) t WHERE rn = 1"
+    behind = f"SELECT amount, uid, oid, LAG(uid) {by} AS u, LAG(amount) {by} AS m FROM orders"
+    sides = "FROM v a JOIN v b ON a.kind = b.kind"
+    world = World(tmp_path, random.Random(5))
+    firsts = Kept(world, plan_query(f"WITH v AS ({first}) SELECT a.uid, b.amount {sides}"), "firsts")
+    twins = Kept(world, plan_query(f"WITH v AS ({behind}) SELECT a.oid, a.u, b.m FROM v a JOIN v b ON a.oid = b.oid"))
+    for _ in range(4):
+        world.change("orders", 25)
+        firsts.advance()
+        twins.advance()
+        known = sorted(world.rows["orders"], key=lambda row: (row["ts"] is not None, row["ts"] or 0, row["oid"]))
+        kinds = {kind: [row for row in known if row["kind"] == kind] for kind in {row["kind"] for row in known}}
+        wanted = [(mine[0]["uid"], mine[0]["amount"]) for kind, mine in kinds.items() if kind is not None]
+        assert same_rows(firsts.result(), wanted)
+        nothing = {"uid": None, "amount": None}
+        pairs = ((row, before) for mine in kinds.values() for row, before in zip(mine, [nothing, *mine], strict=False))
+        assert same_rows(twins.result(), [(row["oid"], before["uid"], before["amount"]) for row, before in pairs])
+
+
 def test_sums_of_doubles_do_not_drift(tmp_path: Path) -> None:
     """Exactly rounded, whatever was added and taken back before."""
     world = World(tmp_path, random.Random(5))

@@ -130,6 +130,30 @@ def test_rows_that_are_only_added_keep_the_order_of_their_records(tmp_path: Path
             assert same_rows(kept.result(), list(_views(world).values()))
 
 
+@pytest.mark.parametrize(
+    "beside", [[], ["INSERT INTO t SELECT id + 100, age, region FROM users"]], ids=["alone", "beside"]
+)
+def test_the_order_of_records_is_above_that_of_branches(beside: list[str], tmp_path: Path) -> None:
+    """However the records are divided among batches: of a key, the branch that took its last record does not count."""
+    pages = (f"SELECT uid, secs, page FROM views WHERE uid IS NOT NULL AND page = '{page}'" for page in "qp")
+    query = query_of(f"INSERT INTO t {' UNION ALL '.join(pages)}", *beside)
+    for seed in range(4):
+        world = World(tmp_path / str(seed), random.Random(seed))
+        kept, once = Kept(world, query), Kept(world, query, "once")
+        wanted: Rows = {}
+        for _ in range(3):
+            world.change("views", 12)
+            kept.advance()
+            wanted |= {
+                row["uid"]: (row["uid"], row["secs"], row["page"])
+                for row in world.rows["views"]
+                if row["uid"] is not None and row["page"] in ("p", "q")
+            }
+            assert same_rows(kept.result(), list(wanted.values()))
+        once.advance()
+        assert same_rows(once.result(), list(wanted.values()))
+
+
 def test_records_that_would_come_out_of_order_are_not_replayed() -> None:
     """A replayed record would stand over rows of its key that had overtaken it: of its own topic, or another branch."""
     users, groups, views = BRANCHES

@@ -6,7 +6,10 @@ version of that day wrote them.
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +19,8 @@ from typing import Any
 import pytest
 
 from upsert_platform.changelog import rows
+from upsert_platform.engine.store import fingerprint
+from upsert_platform_tests.engine.statements import STATEMENTS
 from upsert_platform_tests.engine.world import KEYS, Kept, World, plan_query, same_rows
 
 ARCHIVE = Path(__file__).parent / "queries_2026_11_22.tar.gz"
@@ -107,3 +112,22 @@ def test_a_query_goes_on(name: str, older: World) -> None:
     assert after.batch == head.batch + 1
     assert after.changelog_id == head.changelog_id
     assert same_rows(kept.result(), older.judge(QUERIES[name]))
+
+
+def prints() -> str:
+    """The identity of each statement's plan, a line for each."""
+    texts = (
+        *STATEMENTS.values(),
+        *QUERIES.values(),
+        "SELECT n.* FROM (VALUES (1, 'a'), (1, 'b')) AS n (k, w), users u",
+    )
+    return "\n".join(fingerprint(plan_query(sql)) for sql in texts)
+
+
+def test_a_plan_has_one_identity_in_every_process() -> None:
+    """Sets of strings are in another order in each; a query whose identity changes is refused until it is rebuilt."""
+    code = "from upsert_platform_tests.engine.test_older_state import prints; print(prints())"
+    for seed in ("1", "2"):
+        settings = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        found = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True)
+        assert found.stdout.split() == prints().split()

@@ -79,16 +79,24 @@ class Topic:
 
     def first(self, count: int, order: Callable[[Record], Any], *, latest: bool) -> list[tuple[Any, ...]]:
         """The first records of each uid, numbered; those that are equal as they arrived, or the last first."""
-        found = []
-        for uid in {item["uid"] for batch in self.batches for item in batch}:
-            mine: list[Record] = []
-            keys = {order(item) for batch in self.batches for item in batch if item["uid"] == uid}
-            for key in sorted(keys):
-                for batch in reversed(self.batches) if latest else self.batches:
-                    equal = [item for item in batch if item["uid"] == uid and order(item) == key]
-                    mine += _merged(equal, forward=not latest)
-            found += [(uid, item["page"], item["secs"], at + 1) for at, item in enumerate(mine[:count])]
-        return found
+        return [
+            (uid, item["page"], item["secs"], at + 1)
+            for uid in self.uids()
+            for at, item in enumerate(self.of(uid, order, latest=latest)[:count])
+        ]
+
+    def uids(self) -> set[int | None]:
+        """Every uid that a record has."""
+        return {item["uid"] for batch in self.batches for item in batch}
+
+    def of(self, uid: int | None, order: Callable[[Record], Any], *, latest: bool) -> list[Record]:
+        """The records of a uid in order; those that are equal as they arrived, or the last first."""
+        mine: list[Record] = []
+        for key in sorted({order(item) for batch in self.batches for item in batch if item["uid"] == uid}):
+            for batch in reversed(self.batches) if latest else self.batches:
+                equal = [item for item in batch if item["uid"] == uid and order(item) == key]
+                mine += _merged(equal, forward=not latest)
+        return mine
 
 
 def _merged(batch: Sequence[Record], *, forward: bool) -> list[Record]:
@@ -186,6 +194,47 @@ def test_limit_keeps_the_order_of_arrival(tmp_path: Path) -> None:
             for batch in topic.batches:
                 found += _merged([item for item in batch if _time(item) == key], forward=True)
         assert same_rows(kept.result(), [(item["page"], item["secs"], item["ts"]) for item in found[:5]])
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_every_over_of_a_select_list_knows_the_order_of_arrival(seed: int, tmp_path: Path) -> None:
+    """Results of an OVER change with rows that come late, and the rows themselves are only added."""
+    by = "OVER (PARTITION BY uid ORDER BY ts"
+    sql = (
+        f"SELECT uid, page, secs, COUNT(*) {by}) AS n, LAG(page) {by}) AS l, COUNT(secs) {by} ROWS BETWEEN 2 PRECEDING"
+        " AND CURRENT ROW) AS c, FIRST_VALUE(secs) OVER (PARTITION BY uid ORDER BY proc DESC ROWS BETWEEN 1 PRECEDING"
+        f" AND CURRENT ROW) AS f, LEAD(page) {by}) AS r FROM {VIEWS} v"
+    )
+    topic = Topic(World(tmp_path / str(seed), random.Random(seed)))
+    kept = Kept(topic.world, plan_query(sql), runner=_Several())
+    once = Kept(topic.world, plan_query(sql), "once", runner=_Several())
+    wanted: list[tuple[Any, ...]] = []
+    for _ in range(3):
+        topic.grow(topic.world.rng.randrange(1, 25))
+        kept.advance()
+        wanted = []
+        for uid in topic.uids():
+            rows_of, back = topic.of(uid, _time, latest=False), topic.of(uid, _nothing, latest=True)
+            pages = [None, *(item["page"] for item in rows_of), None]
+            for at, item in enumerate(rows_of):
+                recent = [one["secs"] for one in rows_of[max(0, at - 2) : at + 1]]
+                place = next(place for place, one in enumerate(back) if one is item)
+                later = [one["secs"] for one in back[max(0, place - 1) : place + 1] if one["secs"] is not None]
+                wanted.append(
+                    (
+                        uid,
+                        item["page"],
+                        item["secs"],
+                        sum(_time(one) <= _time(item) for one in rows_of),
+                        pages[at],
+                        sum(secs is not None for secs in recent),
+                        later[0] if later else None,
+                        pages[at + 2],
+                    )
+                )
+        assert same_rows(kept.result(), wanted)
+    once.advance()
+    assert same_rows(once.result(), wanted)
 
 
 def test_explain_shows_where_arrival_decides() -> None:

@@ -120,6 +120,7 @@ CASES: list[tuple[str, Any]] = [
     ("SIGN(-2.5)", Decimal("-1.0")),
     ("LOG(2, 8)", 3.0),
     ("TYPEOF(d)", "DECIMAL(12, 2)"),
+    ("TYPEOF(COALESCE(CAST(d AS DECIMAL(38, 2)), CAST(i AS DECIMAL(38, 18))))", "DECIMAL(38, 2)"),
     ("GREATEST(1, CAST(NULL AS INT))", None),
     ("LEAST('a', n)", None),
     ("TRUNCATE(-12.345, 2)", Decimal("-12.34")),

@@ -59,6 +59,12 @@ def test_select_star_takes_all_columns_in_declared_order() -> None:
             "`user_id` > 1",
         ),
         (
+            "WITH u AS (WITH users AS (SELECT * FROM users WHERE region = 'a') SELECT * FROM users) SELECT user_id,"
+            " name FROM users",
+            ("`user_id`", "`name`"),
+            None,
+        ),
+        (
             "WITH u AS (SELECT user_id, name FROM users) SELECT user_id, name FROM u",
             ("`user_id`", "`name`"),
             None,

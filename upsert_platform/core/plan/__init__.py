@@ -4,7 +4,18 @@ Columns are known by names that are unique within an operator, also when letter 
 makes it of a statement, `queries` carries it out.
 """
 
-from upsert_platform.core.plan.columns import COLLECTS, Call, Closing, Expression, Field, Keys, Native, Order, column
+from upsert_platform.core.plan.columns import (
+    COLLECTS,
+    Call,
+    Closing,
+    Expression,
+    Field,
+    Key,
+    Keys,
+    Native,
+    Order,
+    column,
+)
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import (
@@ -27,7 +38,7 @@ from upsert_platform.core.plan.operators import (
     lets_go,
     scans,
 )
-from upsert_platform.core.plan.over import Over, OverCall
+from upsert_platform.core.plan.over import ARRIVED, Over, OverCall
 from upsert_platform.core.plan.sessions import Session
 from upsert_platform.core.plan.temporal import Temporal
 from upsert_platform.core.plan.topn import ALL_ROWS, ArrivedTopN, TopN
@@ -36,6 +47,7 @@ from upsert_platform.core.plan.unnest import Unnest
 
 __all__ = [
     "ALL_ROWS",
+    "ARRIVED",
     "COLLECTS",
     "Aggregate",
     "Arrivals",
@@ -49,6 +61,7 @@ __all__ = [
     "Filter",
     "GroupJoin",
     "Join",
+    "Key",
     "Keys",
     "Lookup",
     "Materialize",

@@ -10,6 +10,17 @@ from upsert_platform.core.types import LogicalType, quote_name
 Native = tuple[Any, ...]
 """An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value)`` or an operator and its
 operands (see `upsert_platform.engine.steps`)."""
+
+
+class Key(frozenset[str]):
+    """A set of columns that a plan holds: it shows them in one order, since plans are told apart by what they show."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"frozenset({{{', '.join(map(repr, sorted(self)))}}})" if self else "frozenset()"
+
+
 Keys = tuple[frozenset[str], ...]
 """Sets of columns whose values occur once each in a result; ``frozenset()``: there is at most one row."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from upsert_platform.core.plan.columns import Call, Closing, Expression, Field, Keys
+from upsert_platform.core.plan.columns import Call, Closing, Expression, Field, Key, Keys
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.over import Over
@@ -153,7 +153,7 @@ class Constants(Expand):
         unique: columns that tell them apart.
     """
 
-    unique: Keys = ()
+    unique: tuple[Key, ...] = ()
 
     @property
     def keys(self) -> Keys:
@@ -287,7 +287,7 @@ class OuterRows(Union):
         unique: columns that tell its rows apart.
     """
 
-    unique: Keys = ()
+    unique: tuple[Key, ...] = ()
 
     @property
     def keys(self) -> Keys:

@@ -65,6 +65,11 @@ def has_aggregate(node: exp.Expr) -> bool:
     return any(is_aggregate(item) for item in node.walk(prune=lambda item: isinstance(item, exp.Select)))
 
 
+def result_name(field: Field) -> str:
+    """The name of a GROUP BY's result in expressions over it, which no column of a statement has."""
+    return f"result {field.name}"
+
+
 @dataclass(frozen=True)
 class Grouped:
     """A GROUP BY, and what its results are called in expressions over it.
@@ -83,7 +88,7 @@ class Grouped:
         def swap(item: exp.Expr) -> exp.Expr:
             for known, field in self.known:
                 if item == known:
-                    found = exp.Column(this=exp.Identifier(this=field.name, quoted=True))
+                    found = exp.Column(this=exp.Identifier(this=result_name(field), quoted=True))
                     found.meta.update(item.meta)
                     return found
             return item
@@ -140,8 +145,7 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
         if isinstance(node, exp.Column)
         for item in [named[0] for named in [columns.find(node)] if named is not None]
     ]
-    own = [Named((), field.name, field) for _, field in known]
-    shown += [item for item in own if all(item.shown != other.shown for other in shown)]
+    shown += [Named((), result_name(field), field) for _, field in known]
     # A group has a row at least; the one row of a query without GROUP BY may count none.
     counts = (call for call in own_calls if call.function == "count" and call.argument is None and call.filter is None)
     never_zero = frozenset(call.name for call in counts) if group and groupings.sets is None else frozenset()

@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.core.plan import Aggregate, Call, Constants, Expression, Filter, Node
+from upsert_platform.core.plan import Aggregate, Call, Constants, Expression, Filter, Key, Node
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.matches import null_of
 from upsert_platform.sql.planning.scope import Columns, Names, Relation, as_type, common_type
@@ -51,7 +51,7 @@ def constant_rows(node: exp.Values, base: Node, names: Names, first_line: int) -
         tuple((name, _typed(cell, kind)) for name, cell, kind in zip(fresh, line, kinds, strict=True)) for line in cells
     )
     single = [
-        frozenset({name})
+        Key({name})
         for at, (name, kind) in enumerate(zip(fresh, kinds, strict=True))
         if not kind.nullable and len({line[at][1].native for line in sets}) == len(sets)
     ]

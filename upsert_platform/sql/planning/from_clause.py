@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -50,6 +50,20 @@ class View:
     columns: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Common:
+    """A query of WITH.
+
+    Attributes:
+        columns: names of its columns, if it gives any.
+        scope: the queries of WITH that it may name: those before it, and those around it.
+    """
+
+    query: exp.Expr
+    columns: tuple[str, ...]
+    scope: Mapping[str, Common]
+
+
 Find = Callable[[str], Table | View | None]
 
 
@@ -70,8 +84,7 @@ class FromClause(ABC):
         self.reading = reading
         self.lateness = lateness
         self.ttls = StateTtls()
-        self.common: dict[str, exp.Expr] = {}
-        self.renamed: dict[str, list[str]] = {}
+        self.common: Mapping[str, Common] = {}
 
     def fault(self, message: str, node: exp.Expr) -> Fault:
         return Fault(message, line_of(node, self.first_line))
@@ -158,10 +171,11 @@ class FromClause(ABC):
         return Relation(relation.node, columns, rank)
 
     def _find(self, name: str, node: exp.Expr) -> Relation:
-        if name in self.common:
+        common = self.common.get(name)
+        if common is not None:
             inner = self.inner()
-            query = inner.common.pop(name)
-            return self._named(inner.query(query), self.renamed[name], node)
+            inner.common = common.scope
+            return self._named(inner.query(common.query), list(common.columns), node)
         found = self.find(name)
         if found is None:
             raise self.fault(f"unknown table '{name}' in FROM: no CREATE TABLE or CREATE VIEW declares it", node)

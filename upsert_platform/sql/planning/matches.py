@@ -12,6 +12,7 @@ from upsert_platform.core.plan import (
     Field,
     GroupJoin,
     Join,
+    Key,
     Node,
     OuterRows,
     Project,
@@ -83,7 +84,7 @@ def _shown(item: Field) -> Expression:
     return replace(column(item), type=item.type)
 
 
-def _keys(joined: Join, kind: str) -> tuple[frozenset[str], ...]:
+def _keys(joined: Join, kind: str) -> tuple[Key, ...]:
     """The keys of a side whose rows meet at most one row each, and those of both sides together.
 
     Of FULL JOIN rows of either side may be padded where such a key is.
@@ -92,4 +93,4 @@ def _keys(joined: Join, kind: str) -> tuple[frozenset[str], ...]:
         return ()
     kept = joined.left.keys if kind == "left" else joined.right.keys
     both = (one | other for one in joined.left.keys for other in joined.right.keys)
-    return tuple(dict.fromkeys([*(key for key in joined.keys if key in kept), *both]))
+    return tuple(map(Key, dict.fromkeys([*(key for key in joined.keys if key in kept), *both])))

@@ -92,7 +92,11 @@ def over_rows(rows: Node, columns: Columns, names: Names, asked: Sequence[exp.Ex
     for item in found:
         parts = (*(item.args.get("partition_by") or []), None, item.args.get("order"), None, item.args.get("spec"))
         alike.setdefault((_whole_rows(_name(item.this)), *parts), []).append(item)
-    known = [pair for windows in alike.values() for pair in planner.add(windows)]
+    known = [
+        pair
+        for at, windows in enumerate(alike.values(), start=1)
+        for pair in planner.add(windows, last=at == len(alike))
+    ]
     own = [Named((), shown, field) for shown, field in planner.given]
     return Overs(planner.node, Columns((*columns.named, *own), columns.first_line, columns.outer), tuple(known))
 
@@ -105,8 +109,10 @@ class _Planner:
         self.columns = columns
         self.names = names
         self.given: list[tuple[str, Field]] = []
+        self.records: tuple[tuple[str, ...], ...] = ()
+        """Of rows that are only added, although results of the OVERs below them change."""
 
-    def add(self, windows: Sequence[exp.Window]) -> list[tuple[exp.Expr, str]]:
+    def add(self, windows: Sequence[exp.Window], *, last: bool) -> list[tuple[exp.Expr, str]]:
         """Calls over one window, each with the name of its result in expressions, which no statement can write."""
         columns, window = self.columns, windows[0]
         for item in windows:
@@ -123,7 +129,10 @@ class _Planner:
         order = tuple(Order(*term) for term in terms)
         rows, preceding = self._frame(window, _name(window.this), order)
         calls = tuple(self._call(item, _name(item.this)) for item in windows)
-        self.node = self._arranged(Over(self.node, partition, order, calls, rows, preceding), window)
+        over = self._arranged(Over(self.node, partition, order, calls, rows, preceding), window)
+        if not last and over.records and not over.appends:
+            self.records, over = over.records, replace(over, passes=True)
+        self.node = over
         known: list[tuple[exp.Expr, str]] = []
         for item, call in zip(windows, calls, strict=True):
             known.append((item, f"over {len(self.given)}"))
@@ -133,19 +142,25 @@ class _Planner:
     def _arranged(self, over: Over, window: exp.Window) -> Over:
         """With the order of arrival: of rows that are only added it decides between equals, as processing time does."""
         at = next((at for at, item in enumerate(over.order) if is_processing_time(over.input, item.column)), None)
-        if not over.input.appends:
+        if not over.input.appends and not self.records:
             if at is not None:
                 raise self.columns.fault(
                     "rows that change have no order of processing time: order them by a column of theirs", window
                 )
             return over
         if at is None:
-            return placed(over, at=len(over.order), latest=False, by_arrival=False)
+            return self._placed(over, at=len(over.order), latest=False, by_arrival=False)
         if not over.rows and over.preceding is not None:
             raise self.columns.fault("RANGE of an interval takes event time; of processing time write ROWS", window)
         rest = tuple(item for number, item in enumerate(over.order) if number != at)
         arriving = replace(over, order=rest, rows=True)
-        return placed(arriving, at=at, latest=over.order[at].descending, by_arrival=True)
+        return self._placed(arriving, at=at, latest=over.order[at].descending, by_arrival=True)
+
+    def _placed(self, over: Over, *, at: int, latest: bool, by_arrival: bool) -> Over:
+        """With the places of the rows' records, which an OVER below passes on."""
+        if self.records:
+            return replace(over, records=self.records, at=at, latest=latest, by_arrival=by_arrival)
+        return placed(over, at=at, latest=latest, by_arrival=by_arrival)
 
     def _frame(self, window: exp.Window, function: str, order: tuple[Order, ...]) -> tuple[bool, int | None]:
         """Return whether the frame counts rows, and how far it reaches back."""

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from upsert_platform.core.plan import (
+    ARRIVED,
     Aggregate,
     Arrivals,
     ArrivedTopN,
@@ -16,6 +17,7 @@ from upsert_platform.core.plan import (
     Materialize,
     Merge,
     Node,
+    Order,
     Over,
     Project,
     Scan,
@@ -26,6 +28,7 @@ from upsert_platform.core.plan import (
     Unnest,
     Window,
     column,
+    tells_apart,
 )
 
 
@@ -63,17 +66,22 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             used = {*node.partition, *(item.column for item in node.order)}
             if isinstance(node, ArrivedTopN):
                 used |= {name for record in node.records for name in record}
-            return replace(node, input=prune(node.input, {*needed, *used}), rank=rank)
+            ties = _ties(node)
+            inner = prune(node.input, {*needed, *used, *ties})
+            return replace(node, input=inner, rank=rank, order=_decided(node, inner, ties))
         case Unnest():
             inner = prune(node.input, {*needed, node.column} - {item.name for item in node.added})
             return replace(node, input=inner)
         case Over():
             calls_used = tuple(call for call in node.calls if call.name in needed)
             used = {*node.partition, *(item.column for item in node.order)}
-            used |= {name for record in node.records for name in record}
+            used |= {ARRIVED.name, *(name for record in node.records for name in record)}
             used |= {name for call in calls_used for name in (call.argument, call.default) if name is not None}
-            inner = prune(node.input, {*needed, *used} - {call.name for call in node.calls})
-            return replace(node, input=inner, calls=calls_used)
+            # Rows that are equal by the order share a frame of RANGE, and a rank.
+            apart = node.rows and all(call.function not in ("rank", "dense_rank") for call in node.calls)
+            ties = _ties(node) if apart else ()
+            inner = prune(node.input, {*needed, *used, *ties} - {call.name for call in node.calls})
+            return replace(node, input=inner, calls=calls_used, order=_decided(node, inner, ties))
         case Arrivals():
             used = {*node.key, *(name for order in node.orders for name in order)}
             return replace(node, input=prune(node.input, {*needed, *used}))
@@ -105,6 +113,29 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             kept_at = [at for at, field in enumerate(node.fields) if field.name in needed] or [0]
             pruned = tuple(_only(branch, [branch.fields[at].name for at in kept_at]) for branch in node.branches)
             return replace(node, branches=pruned)
+
+
+def _ties(node: TopN | Over) -> tuple[str, ...]:
+    """The shortest key of rows that an order may leave equal.
+
+    It decides between them, whatever other columns are used: a statement that reads a view twice has to see the same
+    rows in both.
+    """
+    given = {*node.partition, *(item.column for item in node.order)}
+    if node.input.appends or tells_apart(node.input, given):
+        return ()
+    places = {item.name: at for at, item in enumerate(node.input.fields)}
+    keys = [sorted(places[name] for name in key) for key in node.input.keys if key <= places.keys()]
+    key = min(keys, key=lambda own: (len(own), own), default=[])
+    names = [node.input.fields[at].name for at in key]
+    return tuple(name for name in names if name not in given)
+
+
+def _decided(node: TopN | Over, inner: Node, ties: tuple[str, ...]) -> tuple[Order, ...]:
+    """The order of a node with what decides between equals, unless the columns of its input do so in their order."""
+    given = {*node.partition, *(item.column for item in node.order)}
+    others = tuple(item.name for item in inner.fields if item.name not in given)
+    return node.order if others[: len(ties)] == ties else (*node.order, *map(Order, ties))
 
 
 def _reads(columns: Collection[tuple[str, object]]) -> set[str]:

@@ -14,6 +14,7 @@ from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.numbers import common_decimal
 from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
@@ -357,10 +358,7 @@ def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:
             return LogicalType(name, nullable=nullable)
     numbers = (*INTEGERS, TypeName.DECIMAL)
     if left.name in numbers and right.name in numbers:
-        one, other = _as_decimal(left), _as_decimal(right)
-        scale = max(one.scale or 0, other.scale or 0)
-        digits = max((item.precision or 0) - (item.scale or 0) for item in (one, other))
-        return LogicalType(TypeName.DECIMAL, precision=min(38, digits + scale), scale=scale, nullable=nullable)
+        return replace(common_decimal(left, right), nullable=nullable)
     floats = (*numbers, TypeName.FLOAT, TypeName.DOUBLE)
     if left.name in floats and right.name in floats:
         return LogicalType(TypeName.DOUBLE, nullable=nullable)
@@ -369,10 +367,3 @@ def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:
         precision = max(left.precision or 0, right.precision or 0)
         return LogicalType(left.name, precision=precision, nullable=nullable)
     return None
-
-
-def _as_decimal(logical: LogicalType) -> LogicalType:
-    digits = {TypeName.TINYINT: 3, TypeName.SMALLINT: 5, TypeName.INT: 10, TypeName.BIGINT: 19}
-    if logical.name is TypeName.DECIMAL:
-        return logical
-    return LogicalType(TypeName.DECIMAL, precision=digits[logical.name], scale=0)

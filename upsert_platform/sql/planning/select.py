@@ -17,7 +17,7 @@ from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate, without_zeros
 from upsert_platform.sql.planning.constants import constant_rows
-from upsert_platform.sql.planning.from_clause import Find, View
+from upsert_platform.sql.planning.from_clause import Common, Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, with_columns
@@ -73,7 +73,7 @@ class _Planner(LateralJoin):
 
     def inner(self) -> _Planner:
         inner = _Planner(self.find, self.names, self.first_line, self.reading, self.lateness)
-        inner.common, inner.renamed, inner.beside = dict(self.common), dict(self.renamed), self.beside
+        inner.common, inner.beside = self.common, self.beside
         return inner
 
     def view(self, view: View, name: str) -> Relation:
@@ -98,12 +98,12 @@ class _Planner(LateralJoin):
         if clause.args.get("recursive"):
             raise self.fault("WITH RECURSIVE is not supported", node)
         for item in clause.expressions:
-            self.common[item.alias] = item.this
-            self.renamed[item.alias] = [part.name for part in item.args["alias"].columns]
+            columns = tuple(part.name for part in item.args["alias"].columns)
+            self.common = {**self.common, item.alias: Common(item.this, columns, self.common)}
 
     def _union(self, node: exp.SetOperation) -> Relation:
         word = node.key.upper()
-        branches = [self.query(side) for side in (node.this, node.expression)]
+        branches = [self.inner().query(side) for side in (node.this, node.expression)]
         for branch in branches:
             self.check_no_rank(branch, node)
         left, right = branches

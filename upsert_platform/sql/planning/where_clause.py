@@ -22,7 +22,7 @@ from upsert_platform.core.plan import (
 )
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning import ranks
-from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate
+from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate, result_name
 from upsert_platform.sql.planning.from_clause import FromClause
 from upsert_platform.sql.planning.groupings import Groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
@@ -254,7 +254,7 @@ class WhereClause(FromClause):
             known = fields[field.name]
             if not field.type.nullable and str(getattr(call, "name", "")).upper() in ("COUNT", "APPROX_COUNT_DISTINCT"):
                 counts.append(known)
-            values.append(Named((), known.name, known))
+            values.append(Named((), result_name(known), known))
         wide: Node = joined
         if counts:
             zeros = [(self.names.fresh(item.name), _or_zero(item)) for item in counts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.core.plan import Closing, Node, Query, Window
+from upsert_platform.core.plan import Closing, Field, Join, Node, Query, Window
 from upsert_platform_tests.sql.reading import NONE, errors, one_insert, read
 
 TABLES = """
@@ -62,6 +62,37 @@ def test_aggregates_have_the_types_of_flink(call: str, type_: str) -> None:
     assert [field.name for field in query.plan.fields] == ["k", "v"]
     assert query.key == ("k",)
     assert query.tables == ("users",)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("DECIMAL(10, 2)", "DECIMAL(12, 6)", "DECIMAL(14, 6)"),
+        ("BIGINT", "DECIMAL(2, 2)", "DECIMAL(21, 2)"),
+        ("DECIMAL(38, 2)", "DECIMAL(38, 18)", "DECIMAL(38, 2)"),
+        ("DECIMAL(30, 0)", "DECIMAL(20, 18)", "DECIMAL(38, 8)"),
+        ("DECIMAL(38, 0)", "DECIMAL(38, 38)", "DECIMAL(38, 0)"),
+        ("BIGINT", "DECIMAL(38, 30)", "DECIMAL(38, 19)"),
+    ],
+)
+def test_decimals_have_the_common_type_of_flink(one: str, other: str, both: str) -> None:
+    """No value loses digits before the point: of more than 38 the fraction gives way."""
+    for first, second in ((one, other), (other, one)):
+        sides = (f"SELECT uid, CAST(NULL AS {kind}) FROM views" for kind in (first, second))
+        _, shared = planned(f"k INT, v {both}", " UNION ALL ".join(sides)).plan.fields
+        assert str(shared.type) == both
+        joined = f"JOIN users u ON CAST(v.uid AS {first}) = CAST(u.id AS {second})"
+        on = _joins(planned("k INT, v INT", f"SELECT u.id, v.uid FROM views v {joined}").plan)
+        assert {str(side.type).removesuffix(" NOT NULL") for side in on} == {both}
+
+
+def _joins(node: Node) -> list[Field]:
+    """The columns that joins compare."""
+    own: list[Field] = []
+    if isinstance(node, Join):
+        sides = ((node.left, node.left_on), (node.right, node.right_on))
+        own = [item for side, on in sides for item in side.fields if item.name in on]
+    return [*own, *(found for item in node.inputs for found in _joins(item))]
 
 
 def test_computed_columns_are_read_from_what_they_are_made_of() -> None:
