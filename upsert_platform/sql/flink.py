@@ -17,6 +17,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokens import Tokenizer, TokenType
 
 from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type, quote_name
+from upsert_platform.sql.clauses import unread_part
 from upsert_platform.sql.hints import planned_hints
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
@@ -27,6 +28,8 @@ CLAUSES_KEY: Final = "flink_clauses"
 """Key in a node's meta: clauses of a JSON function, name to a word or an expression."""
 LATERAL_KEY: Final = "flink_lateral"
 """Key in the meta of a function's call: it stands in LATERAL TABLE(...)."""
+COMMA_KEY: Final = "flink_comma"
+"""Key in a join's meta: it is written as a comma."""
 _MISSING: Final = re.compile(r"Required keyword: .* missing for <class '[\w.]*\.(\w+)'>")
 
 
@@ -61,6 +64,13 @@ class _FlinkParser(Parser):
         "JSON_OBJECTAGG": lambda self: self._parse_flink_json_objectagg(),
         "ARRAY_AGG": lambda self: self._parse_flink_array_agg(),
     }
+
+    def _parse_join(self, *arguments: Any, **named: Any) -> exp.Join | None:
+        comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
+        found = super()._parse_join(*arguments, **named)
+        if found is not None and comma:
+            found.meta[COMMA_KEY] = True
+        return found
 
     def _parse_flink_cast(self, kind: type[exp.Cast]) -> exp.Expr:
         this = self._parse_disjunction()
@@ -237,6 +247,11 @@ def clauses_of(node: exp.Expr) -> dict[str, exp.Expr | str]:
     return found
 
 
+def is_comma(join: exp.Join) -> bool:
+    """Return whether a join is written as a comma."""
+    return bool(join.meta.get(COMMA_KEY))
+
+
 def line_of(node: exp.Expr, first_line: int) -> int:
     """The line of a node in its file.
 
@@ -286,4 +301,7 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
     found = [item for item in parsed if item is not None]
     if len(found) != 1:
         raise Fault(f"one {what} expected", first)
+    unread = unread_part(found[0])
+    if unread is not None:
+        raise Fault(f"{unread[1]} is not supported", line_of(unread[0], first))
     return found[0]

@@ -101,8 +101,8 @@ class _Resolver:
             node = node.this
         if isinstance(node, exp.SetOperation):
             raise self.fault(f"{node.key.upper()} is {ONLY}", node)
-        if isinstance(node, exp.Values):
-            raise self.fault(f"VALUES is {ONLY}", node)
+        if isinstance(node, (exp.Values, exp.Table)):
+            raise self.fault(f"{'VALUES' if isinstance(node, exp.Values) else 'a join in parentheses'} is {ONLY}", node)
         if not isinstance(node, exp.Select):
             raise self.fault("SELECT expected", node)
         with_clause = node.args.get("with_") or node.args.get("with")
@@ -143,6 +143,7 @@ class _Resolver:
         alias = node.args.get("alias")
         renamed = [column.name for column in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if isinstance(node, exp.Subquery):
+            self._refuse_clauses(node)
             inner = _Resolver(self._find, self.first_line).resolve(node.this)
             return self._renamed(inner, renamed, node), (node.alias,) if node.alias else ()
         if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier):

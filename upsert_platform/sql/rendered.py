@@ -56,9 +56,19 @@ class Rendered:
         return self.sql if self.simple else f"({self.sql})"
 
     @property
+    def may_be_null(self) -> bool:
+        """Return whether its type admits nulls; a literal is none."""
+        return self.constant is None and (self.type is None or self.type.nullable)
+
+    @property
     def root(self) -> TypeName | None:
         """Root of the type, if known."""
         return self.type.name if self.type else None
+
+
+def nullable(kind: LogicalType | None) -> LogicalType | None:
+    """The type of values that may be null."""
+    return replace(kind, nullable=True) if kind is not None else None
 
 
 def quote_text(text: str) -> str:
@@ -75,12 +85,15 @@ def same_type(left: LogicalType | None, right: LogicalType | None) -> bool:
 def made(
     sql: str, kind: LogicalType | None, *parts: Rendered, simple: bool = True, fails: str | None = None
 ) -> Rendered:
-    """An expression made of others: it varies, and fails, as they do.
+    """An expression made of others: it varies, and fails, as they do, and may be null where one of them may.
 
     Args:
+        kind: its type, NOT NULL for one that is never null by itself.
         fails: when it fails by itself, see `Rendered.fails`.
     """
     varies = next((part.varies for part in parts if part.varies), None)
+    if kind is not None and not kind.nullable and any(part.may_be_null for part in parts):
+        kind = replace(kind, nullable=True)
     return Rendered(
         sql, kind, simple=simple, varies=varies, fails=first_failure(*(part.fails for part in parts), fails)
     )

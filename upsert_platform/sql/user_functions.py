@@ -20,7 +20,7 @@ from upsert_platform.sql.casts import cast
 from upsert_platform.sql.declarations import FunctionDeclaration
 from upsert_platform.sql.functions.signatures import FunctionFault
 from upsert_platform.sql.reader import Fault, TokenReader
-from upsert_platform.sql.rendered import NUMBERS, STRINGS, Rendered, made, same_type
+from upsert_platform.sql.rendered import NUMBERS, STRINGS, Rendered, made, nullable, same_type
 
 _TARGET: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
 _DECLARED: ContextVar[Mapping[str, UserFunction]] = ContextVar("user functions", default=MappingProxyType({}))
@@ -155,7 +155,7 @@ def user_call(function: UserFunction, arguments: Sequence[Rendered], *, stops: b
         _given(function, at, value, to) for at, (value, to) in enumerate(zip(arguments, wanted, strict=True), start=1)
     ]
     call = f"{spark_name(function, stops=stops)}({', '.join(item.sql for item in given)})"
-    result = function.signature.result
+    result = nullable(function.signature.result)
     found = made(call, result, *given) if stops else made(f"{call}.value", result, *given, fails=f"{call}.reason")
     if function.signature.deterministic:
         return found

@@ -147,9 +147,40 @@ CASES = {
         "SELECT oid, amount FROM orders o WHERE amount > (SELECT MIN(p.amount) + COUNT(*) FROM orders p WHERE p.uid ="
         " o.uid)",
     ),
+    "counts of elements that are missing": (
+        "SELECT n, COUNT(x) AS c, COUNT(*) AS r FROM (SELECT uid, COUNT(*) AS n, ARRAY_AGG(oid)[2] AS x FROM orders"
+        " GROUP BY uid) g GROUP BY n",
+        "SELECT n, COUNT(x) AS c, COUNT(*) AS r FROM (SELECT uid, COUNT(*) AS n, list(oid ORDER BY oid)[2] AS x FROM"
+        " orders GROUP BY uid) g GROUP BY n",
+    ),
+    "totals beside elements that are missing": (
+        "SELECT x, COUNT(*) AS c FROM (SELECT ARRAY_AGG(oid)[2] AS x FROM orders GROUP BY uid) g GROUP BY ROLLUP (x)",
+        "SELECT x, COUNT(*) AS c FROM (SELECT list(oid ORDER BY oid)[2] AS x FROM orders GROUP BY uid) g GROUP BY"
+        " ROLLUP (x)",
+    ),
+    "not in a list of elements that are missing": (
+        "SELECT id, age FROM users WHERE id NOT IN (SELECT ARRAY_AGG(oid)[2] FROM orders GROUP BY uid)",
+        "SELECT id, age FROM users WHERE id NOT IN (SELECT list(oid ORDER BY oid)[2] FROM orders GROUP BY uid)",
+    ),
+    "full joins by elements that are missing": (
+        "SELECT a.x, b.id FROM (SELECT ARRAY_AGG(oid)[3] AS x FROM orders GROUP BY uid) a FULL JOIN users b ON a.x ="
+        " b.id",
+        "SELECT a.x, b.id FROM (SELECT list(oid ORDER BY oid)[3] AS x FROM orders GROUP BY uid) a FULL JOIN users b ON"
+        " a.x = b.id",
+    ),
+    "counts of fields of rows that are missing": (
+        "SELECT id, COUNT(r.`EXPR$0`) AS n, COUNT(*) AS m FROM (SELECT u.id, o.r FROM users u LEFT JOIN (SELECT uid,"
+        " ROW(oid) AS r FROM orders) o ON o.uid = u.id) t GROUP BY id",
+        "SELECT u.id, COUNT(o.oid) AS n, COUNT(*) AS m FROM users u LEFT JOIN orders o ON o.uid = u.id GROUP BY u.id",
+    ),
 }  # fmt: skip
 
 BY_SPARK = (
+    "counts of elements that are missing",
+    "totals beside elements that are missing",
+    "not in a list of elements that are missing",
+    "full joins by elements that are missing",
+    "counts of fields of rows that are missing",
     "json arrays",
     "json objects",
     "quotients of aggregates",

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from upsert_platform.core.types import LogicalType, RowField, TypeName
-from upsert_platform.sql.casts import cast
+from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.functions.conditional import alike
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads, argument
-from upsert_platform.sql.rendered import BOOLEAN, INT, INTEGERS, STRING, Rendered, fails_when, made, quote_text
+from upsert_platform.sql.rendered import (
+    BOOLEAN,
+    INT,
+    INTEGERS,
+    STRING,
+    Rendered,
+    fails_when,
+    made,
+    nullable,
+    quote_text,
+)
 
 
 def _array_of(element: LogicalType | None) -> LogicalType:
@@ -66,8 +77,8 @@ def item_of(value: Rendered, index: Rendered) -> Rendered:
     if value.root is TypeName.ARRAY:
         if index.root not in INTEGERS:
             raise FunctionFault(f"the index of an array is an integer, not {index.type or 'NULL'}")
-        return made(f"GET({value.sql}, CAST({index.sql} AS INT) - 1)", value.type.element, value, index)
-    return made(f"TRY_ELEMENT_AT({value.sql}, {index.sql})", value.type.element, value, index)
+        return made(f"GET({value.sql}, CAST({index.sql} AS INT) - 1)", nullable(value.type.element), value, index)
+    return made(f"TRY_ELEMENT_AT({value.sql}, {index.sql})", nullable(value.type.element), value, index)
 
 
 def _cardinality(arguments: Sequence[Rendered]) -> Rendered:
@@ -80,7 +91,7 @@ def _cardinality(arguments: Sequence[Rendered]) -> Rendered:
 def _element(arguments: Sequence[Rendered]) -> Rendered:
     value = argument("a", arguments[0], "ELEMENT")
     assert value.type is not None
-    return made(f"GET({value.sql}, 0)", value.type.element, value)
+    return made(f"GET({value.sql}, 0)", nullable(value.type.element), value)
 
 
 def _of_array(name: str, text: str, kind: LogicalType | None = None, *, element: int = 0) -> Handler:
@@ -94,9 +105,18 @@ def _of_array(name: str, text: str, kind: LogicalType | None = None, *, element:
         value = argument("a", arguments[0], name)
         assert value.type is not None and value.type.element is not None
         others = list(arguments[1:])
+        result = kind or value.type
         if element:
+            for item in others:
+                if item.type is not None and not can_cast(item.type, value.type.element):
+                    raise FunctionFault(
+                        f"{name} takes a value like the elements, {value.type.element}, not {item.type}"
+                    )
+            # A null among the values becomes an element.
+            if kind is None and any(item.may_be_null for item in others):
+                result = replace(value.type, element=nullable(value.type.element))
             others = [cast(item, value.type.element, implicit=True) for item in others]
-        return made(text.format(value.sql, *(item.sql for item in others)), kind or value.type, value, *others)
+        return made(text.format(value.sql, *(item.sql for item in others)), result, value, *others)
 
     return render
 
@@ -119,7 +139,7 @@ def _most(name: str) -> Handler:
     def render(arguments: Sequence[Rendered]) -> Rendered:
         value = argument("a", arguments[0], name)
         assert value.type is not None
-        return made(f"{name}({value.sql})", value.type.element, value)
+        return made(f"{name}({value.sql})", nullable(value.type.element), value)
 
     return render
 

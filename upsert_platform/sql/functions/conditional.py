@@ -10,7 +10,7 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads
 from upsert_platform.sql.numbers import common_type
-from upsert_platform.sql.rendered import NUMBERS, STRING, Rendered, first_failure, made, quote_text
+from upsert_platform.sql.rendered import BOOLEAN, NUMBERS, STRING, Rendered, first_failure, made, quote_text
 
 
 def alike(values: Sequence[Rendered], name: str) -> list[Rendered]:
@@ -85,7 +85,9 @@ def condition(value: Rendered, name: str) -> Rendered:
     Raises:
         FunctionFault: it is something else.
     """
-    if value.type is not None and value.root is not TypeName.BOOLEAN:
+    if value.type is None:
+        return cast(value, BOOLEAN)
+    if value.root is not TypeName.BOOLEAN:
         raise FunctionFault(f"{name} takes a condition, not {value.type}")
     return value
 

@@ -13,7 +13,7 @@ from upsert_platform.sql.functions.signatures import (
     Handler,
     Overloads,
     argument,
-    constant,
+    integer,
     overloads,
 )
 from upsert_platform.sql.numbers import arithmetic_type, is_exact, rounded_type
@@ -143,7 +143,12 @@ def _truncate(arguments: Sequence[Rendered]) -> Rendered:
 
 
 def _fraction_digits(name: str, arguments: Sequence[Rendered]) -> int:
-    return int(constant(arguments[1], name, "the number of digits")) if len(arguments) > 1 else 0
+    if len(arguments) == 1:
+        return 0
+    digits = integer(arguments[1])
+    if digits is None:
+        raise FunctionFault(f"{name} takes the number of digits as a literal here")
+    return digits
 
 
 def _sign(arguments: Sequence[Rendered]) -> Rendered:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 from upsert_platform.core.model import ColumnKind, Table
 from upsert_platform.core.plan import Expression, Field, Node, Project, Scan, Session, column
 from upsert_platform.core.types import quote_name
-from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.flink import is_comma, line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.closing import closing_window
@@ -27,12 +27,6 @@ from upsert_platform.sql.planning.windows import FUNCTIONS, window_rows
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.session_settings import STATE_TTL
 
-_ON_TABLES: Final = {
-    "laterals": "LATERAL", "pivots": "PIVOT", "sample": "TABLESAMPLE", "version": "FOR SYSTEM_TIME AS OF",
-    "when": "FOR SYSTEM_TIME AS OF", "match": "MATCH_RECOGNIZE",
-}  # fmt: skip
-_AT_RIGHT: Final = "it belongs to the table at the right of a JOIN"
-_NEAREST: Final = {"version": _AT_RIGHT, "when": _AT_RIGHT}
 _LATEST: Final = (
     "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
     " Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an upsert"
@@ -40,6 +34,7 @@ _LATEST: Final = (
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+_WAYS: Final = ("", "INNER", "OUTER", "CROSS")
 
 
 @dataclass(frozen=True)
@@ -109,15 +104,55 @@ class FromClause(ABC):
     def view(self, view: View, name: str) -> Relation:
         """Plans a view."""
 
-    def _table(self, node: exp.Expr) -> tuple[Relation, tuple[str, ...]]:
-        for name, clause in _ON_TABLES.items():
-            if node.args.get(name):
-                told = f"{clause} is not supported"
-                raise self.fault(f"{told}: {_NEAREST[name]}" if name in _NEAREST else told, node)
+    def joined_rows(
+        self, first: exp.Expr, joins: Sequence[exp.Join], parts: list[exp.Expr]
+    ) -> tuple[Relation, list[Named], list[exp.Expr]]:
+        """Tables joined from left to right, with their columns in scope.
+
+        A comma binds more loosely than JOIN. That matters behind a comma where RIGHT or FULL JOIN pads what is before
+        it: only what stands behind the comma.
+
+        Args:
+            parts: conditions on the result; what a join has taken of them does not come back.
+        """
+        relation, named = self._table(first)
+        if relation.rank is not None and joins:
+            raise self.fault(f"a ROW_NUMBER is limited before it is joined: {ranks.REMEDY}", first)
+        starts = [at for at, join in enumerate(joins) if at == 0 or is_comma(join)]
+        for start, end in zip(starts, [*starts, len(joins)][1:], strict=True):
+            group = joins[start:end]
+            if is_comma(group[0]) and _pads_left(group):
+                right, others, parts = self.joined_rows(group[0].this, group[1:], parts)
+                relation, named, parts = self._combined(relation, named, right, others, group[0], parts)
+                continue
+            for at, join in enumerate(group, start=1):
+                # A condition on the result says nothing about rows that a later join pads with nulls.
+                taking = [] if _pads_left(group[at:]) else parts
+                relation, named, rest = self._join(relation, named, join, taking)
+                parts = rest if taking else parts
+        return relation, named, parts
+
+    def _table(self, node: exp.Expr) -> tuple[Relation, list[Named]]:
+        """A table of FROM, or tables joined in parentheses, or before an ON that stands behind a further JOIN."""
+        if node.args.get("joins"):
+            first = node.copy()
+            first.set("joins", None)
+            return self.joined_rows(first, node.args["joins"], [])[:2]
+        if isinstance(node, exp.Subquery) and not node.alias and _is_table(node.this):
+            return self._table(node.this)
+        relation, qualifiers = self._alone(node)
+        return relation, list(relation.named(qualifiers))
+
+    def _alone(self, node: exp.Expr) -> tuple[Relation, tuple[str, ...]]:
+        """A table of FROM, and its names."""
+        if node.args.get("version"):
+            raise self.fault(
+                "FOR SYSTEM_TIME AS OF is not supported: it belongs to the table at the right of a JOIN", node
+            )
         alias = node.args.get("alias")
         renamed = [part.name for part in alias.columns] if isinstance(alias, exp.TableAlias) else []
         if isinstance(node, exp.Subquery):
-            relation = self.inner().query(node.this)
+            relation = self.inner().query(unnamed(node))
             return self._named(relation, renamed, node), (node.alias,) if node.alias else ()
         if isinstance(node, exp.Values):
             return self._named(self._values(node), renamed, node), (node.alias,) if node.alias else ()
@@ -230,13 +265,26 @@ class FromClause(ABC):
             return *self._lateral(left, named, join), parts
         if isinstance(join.this, exp.Unnest):
             return *unnest_rows(left, named, join, self.names, self.first_line), parts
-        right, qualifiers = self._table(join.this)
+        right, others = self._table(join.this)
+        return self._combined(left, named, right, others, join, parts)
+
+    def _combined(
+        self,
+        left: Relation,
+        named: list[Named],
+        right: Relation,
+        others: list[Named],
+        join: exp.Join,
+        parts: list[exp.Expr],
+    ) -> tuple[Relation, list[Named], list[exp.Expr]]:
+        """The rows of both sides of a join, the columns in scope, and the conditions that it has not taken."""
         self.check_no_rank(right, join)
         side, way = (join.side or "").upper(), (join.kind or "").upper()
-        if (join.method or "").upper() or way in ("SEMI", "ANTI"):
+        if join.method or way not in _WAYS or (way == "OUTER" and not side):
             raise self.fault("joins are written INNER, LEFT, RIGHT or FULL JOIN ... ON ..., or IN and EXISTS", join)
+        if not (join.args.get("on") or join.args.get("using") or way == "CROSS" or is_comma(join)):
+            raise self.fault("JOIN needs ON or USING; every row meets every other in CROSS JOIN", join)
         kind = _KINDS[side]
-        others = list(right.named(qualifiers))
         left_columns, right_columns = Columns(named, self.first_line), Columns(others, self.first_line)
         if join.args.get("using"):
             return *self._using(left, named, right, others, join, kind), parts
@@ -270,7 +318,7 @@ class FromClause(ABC):
         padding = bool(after) and kind != "inner"
         fault = self.fault("", join)
         joined = join_rows(left_node, right_node, "inner" if padding else kind, keys, self.names, fault=fault)
-        joined = replace(joined, ttls=self.ttls.of_sides(named, qualifiers))
+        joined = replace(joined, ttls=self.ttls.of_sides(named, others))
         if padding and any(ttl is not None for ttl in joined.ttls):
             raise self.fault(
                 "the hint STATE_TTL is not supported for an outer join with other conditions than equality, which keeps"
@@ -289,9 +337,12 @@ class FromClause(ABC):
 
     def _lookup(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
         """A table of which a row is found when a row of the left side arrives."""
-        time = join.this.args["version"].expression
+        version = join.this.args["version"]
+        time = version.expression
+        if join.this.args.get("joins"):
+            raise self.fault("a JOIN between FOR SYSTEM_TIME AS OF and its ON: write one behind the other", join)
         found = Columns(named, self.first_line).find(time) if isinstance(time, exp.Column) else None
-        if found is None or found[1]:
+        if found is None or found[1] or version.name != "TIMESTAMP":
             raise self.fault(_LATEST, join)
         processing = is_processing_time(left.node, found[0].field.name)
         if not processing and not ranks.is_event_time(left.node, found[0].field.name, self.names):
@@ -330,8 +381,7 @@ class FromClause(ABC):
             item.meta.update(join.meta)
         keys = [(left_columns.expression(item), right_columns.expression(item)) for item in nodes]
         joined = join_rows(left.node, right.node, kind, keys, self.names, fault=self.fault("", join))
-        qualifiers = others[0].qualifiers if others else ()
-        joined = replace(joined, ttls=self.ttls.of_sides(named, qualifiers))
+        joined = replace(joined, ttls=self.ttls.of_sides(named, others))
         one, other = padded(named, joined), padded(others, joined)
         kept = other if kind == "right" else one
         common = [next(item for item in kept if item.shown == name) for name in shared]
@@ -339,7 +389,43 @@ class FromClause(ABC):
         scope = [*common, *rest]
         return Relation(joined, tuple((item.shown, item.field) for item in scope)), scope
 
+    def place_of(self, node: exp.Expr, selected: int) -> int | None:
+        """The place in the select list that a number in ORDER BY means; None for other expressions.
+
+        Args:
+            selected: how many columns the select list has.
+
+        Raises:
+            Fault: there is no such column.
+        """
+        while isinstance(node, exp.Paren):
+            node = node.this
+        if not isinstance(node, exp.Literal) or node.is_string or not node.name.isdigit():
+            return None
+        if not 1 <= int(node.name) <= selected:
+            raise self.fault(f"ORDER BY {node.name}: the select list has {selected} columns", node)
+        return int(node.name) - 1
+
     def check_no_rank(self, relation: Relation, node: exp.Expr) -> None:
         """Refuses a ROW_NUMBER that nothing limits."""
         if relation.rank is not None:
             raise self.fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", node)
+
+
+def _pads_left(joins: Sequence[exp.Join]) -> bool:
+    """Return whether one of the joins pads what is before it with nulls."""
+    return any((join.side or "").upper() in ("RIGHT", "FULL") for join in joins)
+
+
+def _is_table(node: exp.Expr) -> bool:
+    """Return whether a table or a join stands in parentheses, and not a query."""
+    return isinstance(node, exp.Table) or (
+        isinstance(node, exp.Subquery) and bool(node.args.get("alias") or node.args.get("joins"))
+    )
+
+
+def unnamed(node: exp.Subquery) -> exp.Subquery:
+    """A subquery without its alias."""
+    found = node.copy()
+    found.set("alias", None)
+    return found

@@ -13,14 +13,12 @@ from upsert_platform.sql.planning.aggregates import has_aggregate
 from upsert_platform.sql.planning.joins import conjuncts, join_rows, padded, split_pairs
 from upsert_platform.sql.planning.matches import EVERY_ROW
 from upsert_platform.sql.planning.scope import Columns, Named, Rank, Relation
-from upsert_platform.sql.planning.where_clause import WhereClause, around_of
+from upsert_platform.sql.planning.where_clause import WhereClause, around_of, bare
 
-CLAUSES: Final = {
-    "laterals": "LATERAL", "qualify": "QUALIFY", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
-    "sample": "TABLESAMPLE", "locks": "FOR UPDATE", "into": "INTO", "sort": "SORT BY", "cluster": "CLUSTER BY",
-    "distribute": "DISTRIBUTE BY", "connect": "CONNECT BY", "offset": "OFFSET",
+_CLAUSES: Final = {
+    "group": "GROUP BY", "having": "HAVING", "distinct": "DISTINCT", "with_": "WITH", "offset": "OFFSET",
+    "windows": "WINDOW",
 }  # fmt: skip
-"""Clauses of a SELECT that are refused, as sqlglot and as SQL name them."""
 
 
 class LateralJoin(WhereClause):
@@ -29,10 +27,6 @@ class LateralJoin(WhereClause):
     @abstractmethod
     def inner(self) -> LateralJoin:
         """A planner of a subquery, which knows the same tables."""
-
-    @abstractmethod
-    def items_of(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
-        """The select list: names and expressions."""
 
     def _lateral(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
         """Joins each row with the first rows, or all, that a subquery gives for it.
@@ -44,15 +38,15 @@ class LateralJoin(WhereClause):
         always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
         if side not in ("", "LEFT") or not always or join.args.get("using"):
             raise self.fault("LATERAL stands in CROSS JOIN LATERAL (...) or LEFT JOIN LATERAL (...) ON TRUE", join)
-        select = node.this.this if isinstance(node.this, exp.Subquery) else None
+        select = bare(node.this)
         if not isinstance(select, exp.Select):
             raise self.fault(
                 "LATERAL takes a subquery: LATERAL (SELECT ... WHERE t.k = around.k ORDER BY ... LIMIT n)", join
             )
-        for clause in ("group", "having", "distinct", "with_", *CLAUSES):
+        for clause, word in _CLAUSES.items():
             if select.args.get(clause):
                 raise self.fault(
-                    f"LATERAL (SELECT ...) with {CLAUSES.get(clause, clause.strip('_').upper())} is not supported:"
+                    f"LATERAL (SELECT ...) with {word} is not supported:"
                     " join a subquery that groups by the columns compared",
                     join,
                 )
@@ -78,8 +72,10 @@ class LateralJoin(WhereClause):
         keys = [(self.names.fresh("by"), own.expression(other)) for _, other in pairs]
         terms: list[tuple[str, bool, bool]] = []
         for item, number in order:
-            value = item.this
-            if isinstance(value, exp.Column) and len(value.parts) == 1 and value.name in shown:
+            at, value = self.place_of(item.this, len(items)), item.this
+            if at is not None:
+                value = items[at][1]
+            elif isinstance(value, exp.Column) and len(value.parts) == 1 and value.name in shown:
                 value = shown[value.name]
             name = self.names.fresh(f"order{number}")
             keys.append((name, own.expression(value)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ _AGGREGATES: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_
 _RANKS: Final = ("RANK", "DENSE_RANK")
 _NEIGHBOURS: Final = ("LAG", "LEAD")
 FUNCTIONS: Final = (*_AGGREGATES, *_RANKS, *_NEIGHBOURS)
+_WINDOW: Final = ("partition_by", "order", "spec")
 _BIGINT: Final = LogicalType(TypeName.BIGINT, nullable=False)
 _FRAME: Final = "a frame is written ROWS or RANGE BETWEEN ... PRECEDING AND CURRENT ROW"
 
@@ -51,26 +52,42 @@ class Overs:
         return node.transform(swap)
 
 
-def with_named_windows(node: exp.Select) -> exp.Select:
-    """A query with the windows of its WINDOW clause in the place of their names."""
-    windows = {item.name.upper(): item for item in node.args.get("windows") or []}
-    if not windows:
-        return node
+def with_named_windows(node: exp.Select, columns: Columns) -> exp.Select:
+    """A query with the windows of its WINDOW clause in the place of their names.
 
-    def swap(item: exp.Expr) -> exp.Expr:
-        known = windows.get(item.alias.upper()) if isinstance(item, exp.Window) and item.alias else None
-        if known is None or item.args.get("order") is not None:
-            return item
-        found = exp.Window(this=item.this)
-        for name in ("partition_by", "order", "spec"):
-            if known.args.get(name):
-                found.set(name, known.args[name])
-        found.meta.update(item.meta)
-        return found
+    A window that names another one adds to it what that one does not have.
 
-    found = node.transform(swap)
-    assert isinstance(found, exp.Select)
-    found.set("windows", None)
+    Raises:
+        Fault: there is no such window, or both have one clause.
+    """
+    windows: dict[str, exp.Window] = {}
+    for item in node.args.get("windows") or []:
+        windows[item.name.upper()] = _whole(item, windows, columns)
+    for item in list(node.walk(prune=lambda item: item is not node and isinstance(item, exp.Query))):
+        if isinstance(item, exp.Window) and item.args.get("alias") is not None and item.arg_key != "windows":
+            item.replace(_whole(item, windows, columns))
+    node.set("windows", None)
+    return node
+
+
+def _whole(window: exp.Window, windows: Mapping[str, exp.Window], columns: Columns) -> exp.Window:
+    """A window with what it takes over from the one that it names."""
+    name = window.args.get("alias")
+    if name is None:
+        return window
+    base = windows.get(name.name.upper(), exp.Window()).copy()
+    if name.name.upper() not in windows:
+        raise columns.fault(f"unknown window '{name.name}': no WINDOW clause before it declares it", window)
+    own = [part for part in _WINDOW if window.args.get(part)]
+    if own and ("partition_by" in own or base.args.get("spec") or any(base.args.get(part) for part in own)):
+        raise columns.fault(
+            f"a window that names '{name.name}' adds an ORDER BY or a frame where that has none: write the window out",
+            window,
+        )
+    found = exp.Window(this=window.this)
+    for part in _WINDOW:
+        found.set(part, window.args.get(part) or base.args.get(part))
+    found.meta.update(window.meta)
     return found
 
 

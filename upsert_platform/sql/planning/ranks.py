@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from upsert_platform.core.plan import (
+    Expression,
     Field,
     Filter,
     Lookup,
@@ -21,13 +22,14 @@ from upsert_platform.core.plan import (
     Unnest,
     Window,
 )
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning.arrivals import first_rows
 from upsert_platform.sql.planning.lookups import is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Names, Rank
 
 REMEDY = "write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...) WHERE rn <= n"
 _RANK_TYPE = LogicalType(TypeName.BIGINT, nullable=False)
+_BOOLEAN = LogicalType(TypeName.BOOLEAN, nullable=False)
 _MIRRORED: dict[type, type] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
 
 
@@ -42,9 +44,10 @@ def check_rank(node: exp.Window, columns: Columns) -> None:
 def bound_of(part: exp.Expr, shown: str) -> tuple[int, bool] | None:
     """The greatest row number that a condition lets pass, and whether it lets all up to there pass; None for others."""
     if isinstance(part, exp.Between) and _is(part.this, shown):
-        low, high = part.args["low"], part.args["high"]
-        if _number(low) is not None and _number(high) is not None:
-            return _number(high) or 0, (_number(low) or 0) <= 1
+        low, high = _number(part.args["low"]), _number(part.args["high"])
+        if low is not None and high is not None:
+            low, high = sorted((low, high)) if part.args.get("symmetric") else (low, high)
+            return high, low <= 1
     kind = type(part)
     if kind not in _MIRRORED:
         return None
@@ -88,6 +91,13 @@ def limit_rows(node: Node, rank: Rank, limit: int, names: Names, *, shown_as: st
         return first_rows(top, at=len(order), latest=latest)
     rest = tuple(item for at, item in enumerate(order) if at != processing)
     return first_rows(replace(top, order=rest), at=processing, latest=order[processing].descending)
+
+
+def behind(node: Node, place: str, number: int) -> Filter:
+    """The rows whose place, a column, is greater than a number."""
+    most = ("literal", number, _RANK_TYPE)
+    condition = Expression(f"{quote_name(place)} > {number}L", _BOOLEAN, (">", ("column", place), most), reads=(place,))
+    return Filter(node, condition)
 
 
 def is_event_time(node: Node, name: str, names: Names) -> bool:

@@ -13,7 +13,7 @@ from upsert_platform.core.plan import Expression, Field, Native, Node
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.expressions import Scope, render
-from upsert_platform.sql.flink import line_of
+from upsert_platform.sql.flink import declared_type, line_of
 from upsert_platform.sql.numbers import common_decimal
 from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
@@ -171,7 +171,7 @@ class Columns:
 
     def is_never_null(self, node: exp.Expr) -> bool:
         """Return whether an expression has a value for every row."""
-        if isinstance(node, (exp.Paren, exp.Cast)):
+        if isinstance(node, exp.Paren) or (type(node) is exp.Cast and _has_value_for_all(node)):
             return self.is_never_null(node.this)
         if isinstance(node, exp.Column):
             field = self._field(node)
@@ -247,11 +247,7 @@ class Columns:
             left, right = self.native(node.this), self.native(node.expression)
             return (node.key, left, right) if left is not None and right is not None else None
         if isinstance(node, exp.Between):
-            low, high = (
-                self.native(kind(this=node.this, expression=node.args[end]))
-                for kind, end in ((exp.GTE, "low"), (exp.LTE, "high"))
-            )
-            return ("and", low, high) if low is not None and high is not None else None
+            return self._within(node)
         if isinstance(node, (exp.Add, exp.Sub)):
             return self._shifted(node)
         if isinstance(node, exp.Not):
@@ -261,6 +257,18 @@ class Columns:
             inner = self.native(node.this)
             return ("is null", inner) if inner is not None else None
         return None
+
+    def _within(self, node: exp.Between) -> Native | None:
+        """BETWEEN; SYMMETRIC takes its ends in either order."""
+        ends = [("low", "high"), ("high", "low")] if node.args.get("symmetric") else [("low", "high")]
+        found: list[Native] = []
+        for low, high in ends:
+            least = self._comparison(exp.GTE(this=node.this, expression=node.args[low]))
+            most = self._comparison(exp.LTE(this=node.this, expression=node.args[high]))
+            if least is None or most is None:
+                return None
+            found.append(("and", least, most))
+        return found[0] if len(found) == 1 else ("or", *found)
 
     def _comparison(self, node: exp.Expr) -> Native | None:
         left, right = self.native(node.this), self.native(node.expression)
@@ -309,6 +317,12 @@ def length_of(node: exp.Expr) -> int | None:
         if size is not None and node.this.name.strip().isdigit():
             return int(node.this.name) * size
     return None
+
+
+def _has_value_for_all(node: exp.Cast) -> bool:
+    """Return whether a cast that does not fail gives a value for every value: a number may not fit a DECIMAL."""
+    to = declared_type(node)
+    return to is not None and to.name is not TypeName.DECIMAL
 
 
 def _niladic(node: exp.Column) -> bool:

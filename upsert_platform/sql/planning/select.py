@@ -21,7 +21,7 @@ from upsert_platform.sql.planning.from_clause import Common, Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, with_columns
-from upsert_platform.sql.planning.laterals import CLAUSES, LateralJoin
+from upsert_platform.sql.planning.laterals import LateralJoin
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows, counted_rows
@@ -80,9 +80,9 @@ class _Planner(LateralJoin):
         return _plan(view.query, self.find, self.names, (*self.reading, name), self.lateness)
 
     def query(self, node: exp.Expr) -> Relation:
-        while isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):
-            node = node.this
         self._common(node)
+        if isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):
+            return self._limited(node, self.query(node.this))
         if isinstance(node, exp.SetOperation):
             return self._limited(node, self._union(node))
         if isinstance(node, exp.Values):
@@ -140,37 +140,60 @@ class _Planner(LateralJoin):
             raise self.fault("a query of VALUES alone reads no table: write INSERT INTO t VALUES (...), (...)", node)
         return constant_rows(node, self._scan(self.beside).node, self.names, self.first_line)
 
-    def _limited(self, node: exp.Expr, relation: Relation) -> Relation:
-        """ORDER BY with LIMIT, over a finished select list."""
-        order, limit = node.args.get("order"), node.args.get("limit")
-        if order is None and limit is None:
+    def _limited(self, node: exp.Expr, relation: Relation, hidden: int = 0) -> Relation:
+        """ORDER BY with LIMIT, over a finished select list.
+
+        Args:
+            hidden: how many columns at its end are there for ORDER BY alone.
+        """
+        order, limit, offset = (node.args.get(name) for name in ("order", "limit", "offset"))
+        if order is None and limit is None and offset is None:
             return relation
         if order is None or limit is None:
-            what = "ORDER BY needs a LIMIT" if limit is None else "LIMIT needs an ORDER BY"
+            what = "ORDER BY needs a LIMIT" if limit is None and offset is None else "LIMIT needs an ORDER BY"
+            what = "OFFSET needs an ORDER BY and a LIMIT" if limit is None and offset is not None else what
             raise self.fault(f"{what}: a table has no order, and which rows are first must not change by itself", node)
-        number = limit.expression
-        if not isinstance(number, exp.Literal) or not number.name.isdigit():
-            raise self.fault("LIMIT takes a number", node)
-        rows, terms = self._order(order, relation)
-        top = ranks.limit_rows(rows, Rank("", (), terms, 0), int(number.name), self.names, shown_as=None)
+        count, skipped = self._count(limit, node), self._count(offset, node) if offset is not None else 0
+        rows, terms = self._order(order, relation, len(relation.columns) - hidden)
+        place = self.names.fresh("place") if skipped else None
+        rank = Rank("", (), terms, 0)
+        top: Node = ranks.limit_rows(rows, rank, skipped + count, self.names, shown_as=place)
+        if place is not None:
+            top = ranks.behind(top, place, skipped)
         return replace(relation, node=top)
 
-    def _order(self, order: exp.Order, relation: Relation) -> tuple[Node, tuple[tuple[str, bool, bool], ...]]:
-        """The rows with what they are ordered by, and its columns."""
+    def _count(self, clause: exp.Expr, node: exp.Expr) -> int:
+        """The number of rows in LIMIT, OFFSET or FETCH."""
+        number = clause.args.get("expression")
+        if isinstance(clause, exp.Fetch):
+            options = clause.args.get("limit_options")
+            if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+                raise self.fault("FETCH takes a number of rows, ONLY these", node)
+            number = clause.args.get("count") or exp.Literal.number(1)
+        if not isinstance(number, exp.Literal) or number.is_string or not number.name.isdigit():
+            raise self.fault(f"{clause.key.upper()} takes a number", node)
+        return int(number.name)
+
+    def _order(
+        self, order: exp.Order, relation: Relation, selected: int
+    ) -> tuple[Node, tuple[tuple[str, bool, bool], ...]]:
+        """The rows with what they are ordered by, and its columns.
+
+        Args:
+            selected: how many columns the select list has.
+        """
         rows, columns = relation.node, Columns(relation.named(()), self.first_line)
         found: list[tuple[str, bool, bool]] = []
         for item in order.expressions:
-            expression = columns.expression(item.this)
+            at = self.place_of(item.this, selected)
+            expression = columns.expression(item.this) if at is None else column(relation.columns[at][1])
             name = expression.column or self.names.fresh("order")
             rows = with_columns(rows, [(name, expression)])
             found.append((name, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return rows, tuple(found)
 
     def _select(self, node: exp.Select) -> Relation:
-        for name, clause in CLAUSES.items():
-            if node.args.get(name):
-                raise self.fault(f"{clause} is not supported", node)
-        node = with_named_windows(node.copy())
+        node = with_named_windows(node.copy(), Columns((), self.first_line))
         ttls = read_ttls(node)
         if isinstance(ttls, str):
             raise self.fault(ttls, node)
@@ -212,19 +235,19 @@ class _Planner(LateralJoin):
             raise self.fault(unused, node)
         result = self._listed(replace(relation, node=rows), items, columns)
         if node.args.get("distinct"):
-            if node.args["distinct"].args.get("on"):
-                raise self.fault("DISTINCT ON is not Flink SQL: use ROW_NUMBER", node)
             self.check_no_rank(result, node)
             result = replace(result, node=distinct_rows(result.node))
-        limited = self._limited(node, result)
+        limited = self._limited(node, result, len(hidden))
         return replace(limited, columns=limited.columns[: len(limited.columns) - len(hidden)])
 
     def _group(self, group: exp.Group | None, columns: Columns) -> Groupings:
         if group is None:
             return Groupings(())
-        for name in ("totals", "all"):
-            if group.args.get(name):
-                raise self.fault(f"GROUP BY {name.upper()} is not Flink SQL", group)
+        every = group.args.get("all")
+        if every is not None:
+            raise self.fault(
+                f"GROUP BY {'ALL' if every else 'DISTINCT'} is not supported: name each grouping once", group
+            )
         return read_groupings(group, columns)
 
     def items_of(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:

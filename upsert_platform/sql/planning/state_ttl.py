@@ -35,10 +35,10 @@ class StateTtls:
                 return self.times[name]
         return None
 
-    def of_sides(self, left: Iterable[Named], right: Iterable[str]) -> tuple[int | None, int | None]:
-        """The times of both sides of a join; of a left side that is a join itself, none."""
-        tables = {item.qualifiers for item in left}
-        return self.of(*tables) if len(tables) == 1 else None, self.of(right)
+    def of_sides(self, left: Iterable[Named], right: Iterable[Named]) -> tuple[int | None, int | None]:
+        """The times of both sides of a join; of a side that is a join itself, none."""
+        one, other = ({item.qualifiers for item in side} for side in (left, right))
+        return self.of(*one) if len(one) == 1 else None, self.of(*other) if len(other) == 1 else None
 
     def unused(self) -> str | None:
         """Return what is wrong with the hint once all of the query is planned; None for nothing."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -23,12 +24,18 @@ from upsert_platform.core.plan import (
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate, result_name
-from upsert_platform.sql.planning.from_clause import FromClause
+from upsert_platform.sql.planning.from_clause import FromClause, unnamed
 from upsert_platform.sql.planning.groupings import Groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
 from upsert_platform.sql.reader import Fault
+
+_OF_GROUPS: Final = ("group", "having", "limit", "offset", "distinct")
+"""Clauses of a subquery that look at several of its rows at a time."""
+_BEHIND: Final = ("order", "limit", "offset")
+_COUNTS: Final = ("COUNT", "APPROX_COUNT_DISTINCT")
+"""Aggregates that have a value where there are no rows."""
 
 
 class WhereClause(FromClause):
@@ -38,6 +45,10 @@ class WhereClause(FromClause):
     def inner(self) -> WhereClause:
         """A planner of a subquery, which knows the same tables."""
 
+    @abstractmethod
+    def items_of(self, node: exp.Select, columns: Columns) -> list[tuple[str, exp.Expr]]:
+        """The select list: names and expressions."""
+
     def from_rows(
         self, node: exp.Select, parts: list[exp.Expr]
     ) -> tuple[Relation, list[Named], list[exp.Expr], Rank | None]:
@@ -45,18 +56,15 @@ class WhereClause(FromClause):
         clause = node.args.get("from_") or node.args.get("from")
         if clause is None:
             raise self.fault("SELECT without FROM: rows come from a declared table", node)
-        relation, qualifiers = self._table(clause.this)
-        named = list(relation.named(qualifiers))
-        rank = relation.rank
-        joins = node.args.get("joins") or []
-        if rank is not None:
-            if joins:
-                raise self.fault(f"a ROW_NUMBER is limited before it is joined: {ranks.REMEDY}", node)
-            relation, parts = self._ranked(relation, rank, parts, node)
-            return relation, list(relation.named(qualifiers)), parts, None
-        for join in joins:
-            relation, named, parts = self._join(relation, named, join, parts)
-        return relation, named, parts, None
+        relation, named, rest = self.joined_rows(clause.this, node.args.get("joins") or [], parts)
+        if relation.rank is not None:
+            relation, rest = self._ranked(relation, relation.rank, parts, node)
+            named = list(relation.named(named[0].qualifiers))
+        # A condition that a join took was read where it was the first to know the names; here all tables are known.
+        for part in parts:
+            if not any(part is other for other in rest):
+                Columns(named, self.first_line).reads(part)
+        return relation, named, rest, None
 
     def _ranked(
         self, relation: Relation, rank: Rank, parts: list[exp.Expr], node: exp.Select
@@ -98,17 +106,15 @@ class WhereClause(FromClause):
                 kind = "anti" if kind == "semi" else "semi"
             inner = inner.this
         if isinstance(inner, exp.In) and inner.args.get("query") is not None:
-            select = inner.args["query"].this
+            select = bare(inner.args["query"])
         elif isinstance(inner, exp.Exists):
-            select = inner.this
+            select = bare(inner.this)
         else:
             marked, seen, part = self._marks(relation.node, columns, part)
             (condition,), values = taken_values([part])
             valued, wide = self.with_values(marked, seen, values)
             return replace(relation, node=filtered(valued, wide, [condition]))
-        while isinstance(select, (exp.Subquery, exp.Paren)):
-            select = select.this
-        rows, pairs, others = self.inner().correlated(select, columns)
+        rows, pairs, others = self.inner().correlated(select, columns, listed=isinstance(inner, exp.In))
         if isinstance(inner, exp.In):
             if len(rows.columns) != 1:
                 raise self.fault(f"IN compares one column, the subquery gives {len(rows.columns)}", part)
@@ -148,10 +154,8 @@ class WhereClause(FromClause):
         found = [item for item in part.walk(prune=is_list) if isinstance(item, exp.Exists) or _is_in(item)]
         named, marks = list(columns.named), []
         for number, item in enumerate(found, start=1):
-            select = item.args["query"].this if isinstance(item, exp.In) else item.this
-            while isinstance(select, (exp.Subquery, exp.Paren)):
-                select = select.this
-            inside, pairs, others = self.inner().correlated(select, columns)
+            select = bare(item.args["query"] if isinstance(item, exp.In) else item.this)
+            inside, pairs, others = self.inner().correlated(select, columns, listed=isinstance(item, exp.In))
             unknown: exp.Expr | None = None
             if others:
                 raise self.fault(
@@ -219,19 +223,18 @@ class WhereClause(FromClause):
         Raises:
             Fault: it may give several rows, or compares otherwise than by =.
         """
-        select = node.this
-        where = select.args.get("where") if isinstance(select, exp.Select) and not _has_with(select) else None
-        if where is None:
+        select = bare(node)
+        if not isinstance(select, exp.Select) or _has_with(select) or select.args.get("where") is None:
             return None
         inner = self.inner()
-        inside, own_named, parts, _ = inner.from_rows(select, conjuncts(where.this))
+        inside, own_named, parts, _ = inner.from_rows(select, conjuncts(select.args["where"].this))
         own = Columns(own_named, self.first_line)
         around = around_of(parts, own)
         if not around:
             return None
         pairs, rest = split_pairs(around, columns, own)
         items = [item.this if isinstance(item, exp.Alias) else item for item in select.expressions]
-        clauses = [clause for clause in ("group", "having", "limit", "distinct", "order") if select.args.get(clause)]
+        clauses = [clause for clause in (*_OF_GROUPS, "order") if select.args.get(clause)]
         if rest or clauses or len(items) != 1 or not has_aggregate(items[0]):
             raise self.fault(
                 "a subquery that stands for a value and reads the query around it is one aggregate with equalities in"
@@ -252,7 +255,8 @@ class WhereClause(FromClause):
         values, counts = [], []
         for call, field in grouped.known[len(by) :]:
             known = fields[field.name]
-            if not field.type.nullable and str(getattr(call, "name", "")).upper() in ("COUNT", "APPROX_COUNT_DISTINCT"):
+            function = call.this if isinstance(call, exp.Filter) else call
+            if function.name.upper() in _COUNTS:
                 counts.append(known)
             values.append(Named((), result_name(known), known))
         wide: Node = joined
@@ -270,7 +274,7 @@ class WhereClause(FromClause):
     def _value(self, node: exp.Subquery, columns: Columns) -> Relation:
         around = [item for item in node.find_all(exp.Column) if len(item.parts) > 1 and columns.find(item) is not None]
         try:
-            relation = self.inner().query(node.this)
+            relation = self.inner().query(unnamed(node))
         except Fault:
             if not around:
                 raise
@@ -290,41 +294,56 @@ class WhereClause(FromClause):
         return relation
 
     def correlated(
-        self, node: exp.Expr, outer: Columns
+        self, node: exp.Expr, outer: Columns, *, listed: bool
     ) -> tuple[Relation, list[tuple[Expression, Expression]], list[exp.Expr]]:
         """A subquery, pairs of (outer, own) expressions that its WHERE sets equal, and its other conditions of both.
 
         Those conditions name columns as the plan does.
+
+        Args:
+            listed: IN looks at its column; EXISTS does not look at its select list.
         """
         where = node.args.get("where")
         inside = None
         if isinstance(node, exp.Select) and where is not None and not _has_with(node):
             inside = self.from_rows(node, conjuncts(where.this))
         around = [] if inside is None else around_of(inside[2], Columns(inside[1], self.first_line))
-        if inside is None or not around:
+        if inside is None or not around or not isinstance(node, exp.Select):
             relation = self.query(node)
             self.check_no_rank(relation, node)
             return relation, [], []
-        for clause in ("group", "having", "limit", "distinct"):
+        for clause in _OF_GROUPS:
             if node.args.get(clause):
                 raise self.fault(f"a subquery with {clause.upper()} reads no column of the query around it", node)
         relation, named, parts, _ = inside
         own = Columns(named, self.first_line)
         pairs, rest = split_pairs(around, outer, own)
-        for part in rest:
+        items = [value for _, value in self.items_of(node, own)]
+        for part in (*rest, *around_of(items, own)):
             if not outer.reads(part):
                 own.expression(part)
         others = [own.bound(part, around=outer) for part in rest]
         relation = self.where_rows(relation, named, [part for part in parts if not any(part is one for one in around)])
         keys = [(outer.expression(one), own.expression(other)) for one, other in pairs]
-        if len(node.expressions) == 1 and not isinstance(node.expressions[0], (exp.Star, exp.Literal)):
-            given = node.expressions[0]
-            expression = own.expression(given.this if isinstance(given, exp.Alias) else given)
-            name = self.names.fresh("in")
-            wide = (*((field.name, column(field)) for field in relation.node.fields), (name, expression))
-            shown = ((name, Field(name, expression.type)),)
-            return Relation(Project(relation.node, wide), shown), keys, others
-        return relation, keys, others
+        if not listed:
+            if any(has_aggregate(item) for item in items):
+                # Aggregates without GROUP BY have one row, whether WHERE lets rows pass or not.
+                grouped = group_rows(relation.node, own, self.names, groupings=Groupings(()), asked=items)
+                return Relation(grouped.node, ()), [], []
+            return relation, keys, others
+        if len(items) != 1:
+            raise self.fault(f"IN compares one column, the subquery gives {len(items)}", node)
+        expression = own.expression(items[0])
+        name = self.names.fresh("in")
+        wide = (*((field.name, column(field)) for field in relation.node.fields), (name, expression))
+        return Relation(Project(relation.node, wide), ((name, Field(name, expression.type)),)), keys, others
+
+
+def bare(node: exp.Expr) -> exp.Expr:
+    """A subquery without the parentheses around it, as far as no clause of their own stands behind them."""
+    while isinstance(node, (exp.Subquery, exp.Paren)) and not any(node.args.get(clause) for clause in _BEHIND):
+        node = node.this
+    return node
 
 
 def _is_in(node: exp.Expr) -> bool:
