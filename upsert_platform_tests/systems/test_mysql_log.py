@@ -89,7 +89,7 @@ def as_compact_json(text: str) -> str:
 TYPES: list[tuple[str, list[str], str, Callable[[Any], str]]] = [
     ("TINYINT", ["-128", "127"], "c", as_text),
     ("TINYINT UNSIGNED", ["255", "0"], "c", as_text),
-    ("TINYINT(1)", ["0", "1"], "c", as_bit),
+    ("TINYINT(1)", ["0", "1", "-7"], "c", as_text),
     ("SMALLINT", ["-32768", "32767"], "c", as_text),
     ("SMALLINT UNSIGNED ZEROFILL", ["65535"], "c+0", as_text),
     ("MEDIUMINT", ["-8388608", "8388607"], "c", as_text),
