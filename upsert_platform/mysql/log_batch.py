@@ -157,7 +157,7 @@ class LogBatch:
             )
         if at_end and end.order() > self.position.order():
             # Events without rows, at a file's beginning say, end no transaction.
-            self.position = LogPosition(end.file, end.offset, self.position.gtids or end.gtids)
+            self.position = LogPosition(end.file, end.offset, self.position.gtids)
         if file != self.position.file:
             self.begun = 0
         if self._altered_at is not None:

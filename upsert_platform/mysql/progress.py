@@ -16,6 +16,9 @@ SNAPSHOT: Final = 1
 FIRST_BYTE: Final = 4
 """A file of a log begins with four bytes that are no event; so 0 stays free for lanes that nothing was read of."""
 
+_COMPLETE: Final = "complete"
+"""Marks a position whose global ids are all transactions before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -58,12 +61,17 @@ class Progress:
 
     def to_json(self) -> str:
         """As text, for the commit."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps({**asdict(self), "gtids": _COMPLETE}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the progress that `to_json` wrote."""
+        """Return the progress that `to_json` wrote.
+
+        An earlier version wrote global ids of which some were missing; without them they are asked for anew.
+        """
         found: dict[str, Any] = json.loads(text)
+        if found.pop("gtids", "") != _COMPLETE:
+            found["position"]["gtids"] = ""
         for name in ("position", "told_at", "unknown_upto", "consistent"):
             found[name] = LogPosition(**found[name]) if found[name] is not None else None
         found["table"] = table_from_data(found["table"])
