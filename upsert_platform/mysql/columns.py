@@ -103,12 +103,15 @@ class MySqlTable:
 
     Attributes:
         primary_key: column names in the order of the key; empty without one.
+        unique: the parts of every unique index, the primary key among them: a column, with its collation and the length
+            of its prefix where it has them.
     """
 
     schema: str
     name: str
     columns: tuple[MySqlColumn, ...]
     primary_key: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -124,7 +127,8 @@ def table_to_data(table: MySqlTable) -> dict[str, Any]:
 def table_from_data(found: Mapping[str, Any]) -> MySqlTable:
     """Return the table that `table_to_data` encoded."""
     columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in found["columns"])
-    return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]))
+    unique = tuple(map(tuple, found.get("unique", ())))
+    return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]), unique)
 
 
 def read_elements(declared: str) -> tuple[str, ...]:

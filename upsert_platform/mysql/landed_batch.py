@@ -184,7 +184,7 @@ class LandedBatch:
                     progress = replace(progress, position=position)
                 visible = progress.position
         files: list[DataFile] = []
-        read, ended = self.read, False
+        read, ended, columns = self.read, False, progress.columns
         # Chunks that are read from here on show what statements before did to rows.
         unread_upto = server_log.end if progress.snapshot and progress.after is None and not moved else None
         if progress.snapshot:
@@ -201,6 +201,8 @@ class LandedBatch:
             since=since,
             by_gtids=moved,
             unread_upto=unread_upto,
+            # Chunks of this batch were read behind the statements that the log tells of next.
+            columns=columns,
         )
         files += self._written(self._log_rows(log, end, read))
         number = self._number_behind(log, end)
@@ -212,12 +214,12 @@ class LandedBatch:
             unknown_upto=log.unknown_upto,
             begun=log.begun,
             prepared=log.prepared,
+            columns=tuple(sorted({*(progress.columns or ()), *log.columns})),
         )
         if log.rewritten and self.settings.on_unlogged_values is OnUnloggedValues.SNAPSHOT:
             # The log goes on from here; rows that chunks find are older than what it tells.
-            return self._landed(
-                files, replace(made, snapshot=True, after=None, consistent=None), number=number, read=read
-            )
+            anew = replace(made, snapshot=True, after=None, consistent=None, rebuilt_from=self._batch + 1)
+            return self._landed(files, anew, number=number, read=read)
         made = replace(made, rewritten=(*made.rewritten, *log.rewritten))
         if ended:
             # What a chunk saw of later changes, the log tells up to here.
@@ -262,7 +264,7 @@ class LandedBatch:
             files = self.runner.call(task, what=f"read {self.settings.full_name}")
         else:
             files = read_chunks(self.spark(), part, chunks)
-        return files, replace(progress, after=chunks[-1].upto), last
+        return files, replace(progress.with_columns(table), after=chunks[-1].upto), last
 
     def _swept(self, progress: Progress) -> Landed:
         """Deletes of the rows that no batch since a given one has met."""

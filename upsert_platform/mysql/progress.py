@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from upsert_platform.mysql.columns import MySqlTable, table_from_data
@@ -43,6 +43,8 @@ class Progress:
         rewritten: columns to which statements may have given other values in rows that the changelog has, with their
             places in the log; a new snapshot begins without any.
         prepared: transactions in two phases (XA) that the log has prepared up to the position, and not completed.
+        columns: names of the columns of which rows of the changelog may have values, dropped ones among them; None
+            where an earlier version did not note them.
     """
 
     server: str
@@ -58,6 +60,13 @@ class Progress:
     begun: int = 0
     rewritten: tuple[str, ...] = ()
     prepared: tuple[Prepared, ...] = ()
+    columns: tuple[str, ...] | None = ()
+
+    def with_columns(self, table: MySqlTable) -> Progress:
+        """The state when rows of a table as it looks were landed."""
+        if self.columns is None:
+            return self
+        return replace(self, columns=tuple(sorted({*self.columns, *(column.name for column in table.columns)})))
 
     def to_json(self) -> str:
         """As text, for the commit."""
@@ -77,6 +86,8 @@ class Progress:
         found["table"] = table_from_data(found["table"])
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
         found["rewritten"] = tuple(found.get("rewritten", ()))
+        columns = found.get("columns")
+        found["columns"] = None if columns is None else tuple(columns)
         found["prepared"] = tuple(
             Prepared(item["xid"], LogPosition(**item["place"]) if item["place"] else None, item["followed"])
             for item in found.get("prepared", ())

@@ -67,12 +67,18 @@ def test_the_state_of_an_earlier_version_is_read() -> None:
     table = MySqlTable("shop", "t", (MySqlColumn("id", "int"),), ("id",))
     place = LogPosition("log.000002", 400, "0-1-7")
     told = json.loads(Progress("server-id 1", place, table, place, after=("5",)).to_json())
-    assert (told.pop("begun"), told.pop("rewritten")) == (0, [])
+    assert (told.pop("begun"), told.pop("rewritten"), told.pop("columns")) == (0, [], [])
+    assert told["table"].pop("unique") == []
     found = Progress.from_json(json.dumps(told))
-    assert found == Progress("server-id 1", place, table, place, after=("5",))
+    assert found == Progress("server-id 1", place, table, place, after=("5",), columns=None)
+    assert found.with_columns(table) == found
     assert told.pop("gtids") == "complete"
     assert Progress.from_json(json.dumps(told)).position == LogPosition("log.000002", 400)
-    later = replace(found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",))
+    unique = replace(table, unique=(("id",), ("v", "w")))
+    later = replace(
+        found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",), columns=("b",), table=unique
+    ).with_columns(table)
+    assert later.columns == ("b", "id")
     assert Progress.from_json(later.to_json()) == later
 
 
