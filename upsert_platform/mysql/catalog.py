@@ -23,12 +23,12 @@ _NAMES: Final = (
 _KIND: Final = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
 _COLUMNS: Final = (
     "SELECT column_name, data_type, column_type, character_maximum_length, numeric_precision, numeric_scale,"
-    " datetime_precision, character_set_name, is_nullable FROM information_schema.columns"
+    " datetime_precision, character_set_name, is_nullable, collation_name FROM information_schema.columns"
     " WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position"
 )
 _KEYS: Final = (
-    "SELECT column_name FROM information_schema.statistics WHERE index_name = 'PRIMARY' AND table_schema = %s"
-    " AND table_name = %s ORDER BY seq_in_index"
+    "SELECT index_name, column_name, sub_part FROM information_schema.statistics WHERE non_unique = 0"
+    " AND table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index"
 )
 _CASCADES: Final = (
     "SELECT constraint_name FROM information_schema.referential_constraints WHERE constraint_schema = %s"
@@ -69,11 +69,20 @@ def require_one_row_per_key(connection: Connection, schema: str, name: str) -> N
 
 def read_table(connection: Connection, schema: str, name: str) -> MySqlTable | None:
     """A table with its columns and its primary key; None if it is not there."""
-    columns = [_column(row) for row in connection.query(_COLUMNS, (schema, name))]
-    if not columns:
+    found = connection.query(_COLUMNS, (schema, name))
+    if not found:
         return None
-    key = [column for (column,) in connection.query(_KEYS, (schema, name))]
-    return MySqlTable(schema, name, tuple(columns), tuple(key))
+    columns, collations = [_column(row[:-1]) for row in found], {row[0]: row[-1] for row in found}
+    unique: dict[str, list[str]] = {}
+    key = []
+    for index, column, prefix in connection.query(_KEYS, (schema, name)):
+        if index == "PRIMARY":
+            key.append(column)
+        # A part without a column is an expression, which may be another one tomorrow.
+        part = f"{column}({prefix})" if prefix else str(column or f"expression of {index}")
+        collation = collations.get(column)
+        unique.setdefault(index, []).append(f"{part} {collation}" if collation else part)
+    return MySqlTable(schema, name, tuple(columns), tuple(key), tuple(map(tuple, unique.values())))
 
 
 def _column(row: Iterable[Any]) -> MySqlColumn:

@@ -2,7 +2,7 @@
 
 The rows of a chunk are those of some moment between a low and a high position (DBLog's watermarks): what the log says
 up to the low one is visible to the SELECT, and nothing behind the high one is. A server writes a transaction into its
-log first and shows it a moment later, so the low position is one that the log had passed a second before.
+log first and shows it later, so the low position is one of which all is shown; see `server_state.await_visible`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from upsert_platform.mysql.chunks import WHOLE_NUMBERS, Chunk, condition, find_c
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.landing import Landing
 from upsert_platform.mysql.position import LogPosition
+from upsert_platform.mysql.server_state import SETTLE_SECONDS, await_visible, snapshot_end, waiting_sessions
 from upsert_platform.mysql.snapshot import SnapshotPart
 
 if TYPE_CHECKING:
     from upsert_platform.mysql.text_values import TextReader
 
-VISIBLE_SECONDS: Final = 1.0
 SUMS_DDL: Final = "number INT, rows BIGINT, total DECIMAL(20, 0), low STRING, high STRING"
 ROWS_DDL: Final = "number INT, id BIGINT, hash BIGINT, shown ARRAY<STRING>, low STRING, high STRING"
 BUCKETS: Final = 4096
@@ -91,9 +91,9 @@ class Marks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._sql = log_status(connection)
+        self._tells = connection.is_mariadb()
         self._seen: deque[tuple[float, LogPosition]] = deque()
-        self.now()
-        time.sleep(VISIBLE_SECONDS)
+        await_visible(connection, self.now())
 
     def now(self) -> LogPosition:
         """Return the end of the log."""
@@ -104,9 +104,12 @@ class Marks:
 
     def visible(self) -> LogPosition:
         """Return a position up to which a SELECT that begins now sees everything."""
-        since = time.monotonic() - VISIBLE_SECONDS
-        while len(self._seen) > 1 and self._seen[1][0] <= since:
-            self._seen.popleft()
+        if self._tells:
+            return snapshot_end(self._connection)
+        since = time.monotonic() - SETTLE_SECONDS
+        if len(self._seen) > 1 and self._seen[1][0] <= since and not waiting_sessions(self._connection):
+            while len(self._seen) > 1 and self._seen[1][0] <= since:
+                self._seen.popleft()
         return self._seen[0][1]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ class TypeRules:
     """The choices in the conversion of values.
 
     Attributes:
-        tinyint1_as_boolean: whether TINYINT(1) is BOOLEAN; any number but 0 is true then.
+        tinyint1_as_boolean: whether TINYINT(1) is declared as BOOLEAN where a declaration follows from the server.
         legacy_json: whether JSON is written without blanks after ``:`` and ``,``.
         time_as_text: whether TIME is text, as the server writes it: it may be below zero, or beyond a day.
     """
@@ -103,12 +103,15 @@ class MySqlTable:
 
     Attributes:
         primary_key: column names in the order of the key; empty without one.
+        unique: the parts of every unique index, the primary key among them: a column, with its collation and the length
+            of its prefix where it has them.
     """
 
     schema: str
     name: str
     columns: tuple[MySqlColumn, ...]
     primary_key: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -124,7 +127,8 @@ def table_to_data(table: MySqlTable) -> dict[str, Any]:
 def table_from_data(found: Mapping[str, Any]) -> MySqlTable:
     """Return the table that `table_to_data` encoded."""
     columns = tuple(MySqlColumn(**{**item, "elements": tuple(item["elements"])}) for item in found["columns"])
-    return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]))
+    unique = tuple(map(tuple, found.get("unique", ())))
+    return MySqlTable(found["schema"], found["name"], columns, tuple(found["primary_key"]), unique)
 
 
 def read_elements(declared: str) -> tuple[str, ...]:
@@ -132,8 +136,20 @@ def read_elements(declared: str) -> tuple[str, ...]:
     return tuple(_ESCAPE.sub(lambda found: _ESCAPES[found[0]], match) for match in _ELEMENT.findall(declared))
 
 
+def declared_type(column: MySqlColumn, rules: TypeRules, *, key: bool) -> LogicalType | None:
+    """The SQL type that a column is declared as where a declaration follows from the server.
+
+    TINYINT(1) holds more numbers than BOOLEAN has values, so it stays a number in a key, where rows would become one.
+    """
+    found = sql_type(column, rules)
+    is_flag = found is not None and found.name is TypeName.TINYINT and column.length == 1
+    if found is not None and is_flag and rules.tinyint1_as_boolean and not key:
+        return replace(found, name=TypeName.BOOLEAN)
+    return found
+
+
 def sql_type(column: MySqlColumn, rules: TypeRules) -> LogicalType | None:
-    """The SQL type that a column is carried as; None where the platform does not read its type.
+    """The SQL type that a column's values are read as; None where the platform does not read its type.
 
     It is nullable where the server accepts NULL, and where a date that is none becomes NULL.
     """
@@ -152,8 +168,7 @@ def _bare_type(column: MySqlColumn, rules: TypeRules) -> _Parts | None:
     """Root, length, precision and scale."""
     match column.kind:
         case "tinyint" if not column.unsigned:
-            boolean = column.length == 1 and rules.tinyint1_as_boolean
-            return (TypeName.BOOLEAN if boolean else TypeName.TINYINT), None, None, None
+            return TypeName.TINYINT, None, None, None
         case "bigint" if column.unsigned:
             return TypeName.DECIMAL, None, 20, 0
         case "decimal":

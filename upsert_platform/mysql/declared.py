@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from upsert_platform.core.errors import SourceLocation
 from upsert_platform.core.model import Column
-from upsert_platform.mysql.columns import MySqlTable, TypeRules, sql_type
+from upsert_platform.mysql.columns import MySqlTable, TypeRules, declared_type
 
 
 def declared_columns(
@@ -16,10 +16,10 @@ def declared_columns(
     columns: list[Column] = []
     unread = []
     for column in table.columns:
-        kind = sql_type(column, rules)
+        key = column.name in table.primary_key
+        kind = declared_type(column, rules, key=key)
         if kind is None:
             unread.append(f"column '{column.name}' has the type {column.declared or column.kind}, which is not read")
         else:
-            key = column.name in table.primary_key
             columns.append(Column(column.name, replace(kind, nullable=kind.nullable and not key), location=location))
     return tuple(columns), unread

@@ -18,8 +18,9 @@ from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.catalog import key_problem, read_table
 from upsert_platform.mysql.chunks import batch_chunks, find_chunks
 from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.known_gtids import with_gtids
 from upsert_platform.mysql.landing import Landing
-from upsert_platform.mysql.log_batch import BY_GTIDS, REBUILD, LogBatch, begun_at, next_change
+from upsert_platform.mysql.log_batch import BY_GTIDS, REBUILD, LogBatch, begun_at, next_change, server_id_of
 from upsert_platform.mysql.options import OnUnloggedValues, StartupMode
 from upsert_platform.mysql.position import LogPosition
 from upsert_platform.mysql.privileges import require_grants
@@ -50,12 +51,13 @@ def begin(source: StreamedTable, *, snapshot: bool) -> Progress:
         with Connection(settings.server) as connection:
             require_grants(connection, settings.database, settings.table)
             log = read_server_log(connection)
-            position = log.end if snapshot else _startup_position(source, log.start, log.end)
+            position = log.end if snapshot else _startup_position(source, replace(log.start, gtids=""), log.end)
             if not log.has(position):
                 raise ReplicationError(
                     f"table '{source.table.name}': the log of MySQL server {settings.server} does not hold the position"
                     f" {position}; its oldest file is {log.start.file}"
                 )
+            position = with_gtids(connection, position, executed=position.gtids, server_id=server_id_of(settings))
             table = read_table(connection, settings.database, settings.table)
             told_at = log_end(connection)
         if table is None:
@@ -93,12 +95,15 @@ def _moved(progress: Progress, log: ServerLog) -> Progress:
     Raises:
         ReplicationError: how the table looked is told by places in the log of the server before.
     """
-    if not log.has_all(progress.position.gtids) or progress.unknown_upto is not None:
+    gtids = progress.position.gtids
+    if not log.has_all(gtids) or progress.unknown_upto is not None:
+        told = f"and does not hold the transactions up to {gtids or progress.position}"
+        if not gtids:
+            told = f"and the global ids of all transactions up to {progress.position} are not known"
         raise ReplicationError(
-            f"table {progress.table.full_name}: another server answers than the one that was read, and does not hold"
-            f" the transactions up to {progress.position.gtids or progress.position}; {REBUILD}"
+            f"table {progress.table.full_name}: another server answers than the one that was read, {told}; {REBUILD}"
         )
-    position = replace(BY_GTIDS, gtids=progress.position.gtids)
+    position = replace(BY_GTIDS, gtids=gtids)
     consistent = log.end if progress.consistent is not None else None
     prepared = tuple(replace(item, place=None) for item in progress.prepared)
     return replace(
@@ -165,17 +170,25 @@ class LandedBatch:
         progress = self.source.progress(self.head.positions) or begin(self.source, snapshot=snapshots)
         if progress.swept_before:
             return self._swept(progress)
+        server_id = server_id_of(self.settings)
         with Connection(self.settings.server) as connection:
             server_log = read_server_log(connection)
-        moved = server_log.identity != progress.server
-        if moved:
-            progress = _moved(progress, server_log)
+            moved = server_log.identity != progress.server
+            if moved:
+                progress = _moved(progress, server_log)
+                end = server_log.end
+                visible = with_gtids(connection, end, executed=end.gtids, server_id=server_id)
+            else:
+                if not progress.position.gtids and server_log.has(progress.position):
+                    position = with_gtids(connection, progress.position, executed="", server_id=server_id)
+                    progress = replace(progress, position=position)
+                visible = progress.position
         files: list[DataFile] = []
-        read, ended = self.read, False
+        read, ended, columns = self.read, False, progress.columns
         # Chunks that are read from here on show what statements before did to rows.
         unread_upto = server_log.end if progress.snapshot and progress.after is None and not moved else None
         if progress.snapshot:
-            files, progress, ended = self._chunks(progress, visible=server_log.end if moved else progress.position)
+            files, progress, ended = self._chunks(progress, visible=visible)
             read += sum(item.rows for item in files)
         with Connection(self.settings.server) as connection:
             end = log_end(connection)
@@ -188,6 +201,8 @@ class LandedBatch:
             since=since,
             by_gtids=moved,
             unread_upto=unread_upto,
+            # Chunks of this batch were read behind the statements that the log tells of next.
+            columns=columns,
         )
         files += self._written(self._log_rows(log, end, read))
         number = self._number_behind(log, end)
@@ -199,12 +214,12 @@ class LandedBatch:
             unknown_upto=log.unknown_upto,
             begun=log.begun,
             prepared=log.prepared,
+            columns=tuple(sorted({*(progress.columns or ()), *log.columns})),
         )
         if log.rewritten and self.settings.on_unlogged_values is OnUnloggedValues.SNAPSHOT:
             # The log goes on from here; rows that chunks find are older than what it tells.
-            return self._landed(
-                files, replace(made, snapshot=True, after=None, consistent=None), number=number, read=read
-            )
+            anew = replace(made, snapshot=True, after=None, consistent=None, rebuilt_from=self._batch + 1)
+            return self._landed(files, anew, number=number, read=read)
         made = replace(made, rewritten=(*made.rewritten, *log.rewritten))
         if ended:
             # What a chunk saw of later changes, the log tells up to here.
@@ -249,7 +264,7 @@ class LandedBatch:
             files = self.runner.call(task, what=f"read {self.settings.full_name}")
         else:
             files = read_chunks(self.spark(), part, chunks)
-        return files, replace(progress, after=chunks[-1].upto), last
+        return files, replace(progress.with_columns(table), after=chunks[-1].upto), last
 
     def _swept(self, progress: Progress) -> Landed:
         """Deletes of the rows that no batch since a given one has met."""

@@ -145,6 +145,14 @@ class Landing:
                     f"table {self.stream}: the declared key column '{name}' is not a column of the table any more;"
                     " declare the new key with a topic of its own, and take a new snapshot (job 'rebuild')"
                 )
+            if pa.types.is_boolean(self.schema.field(name).type) and not pa.types.is_boolean(
+                batch.schema.field(at).type
+            ):
+                raise ReplicationError(
+                    f"table {self.stream}: key column '{name}' holds numbers (TINYINT(1) is one) and is declared as"
+                    " BOOLEAN, which would make one row of all that are not 0; declare it as TINYINT, and take a new"
+                    " snapshot (job 'rebuild')"
+                )
             if batch.column(at).null_count:
                 raise ReplicationError(
                     f"table {self.stream}: key column '{name}' holds dates that do not exist, such as 0000-00-00, which"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -61,10 +61,11 @@ class LogBatch:
         by_gtids: the position is of another server, and is found here by its global ids.
         since: milliseconds since 1970; rows of statements that began before are passed over.
         unread_upto: what stands in the log up to there was done before the rows were read that count.
+        columns: of which rows from before have values, as in `Progress`; None where nobody noted them.
 
     Attributes:
-        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto`, `begun` and `prepared` what
-            `Progress` keeps.
+        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto`, `begun`, `prepared` and
+            `columns` what `Progress` keeps.
         rewritten: columns to which a statement may have given other values in rows that were read, with its place.
     """
 
@@ -78,6 +79,7 @@ class LogBatch:
         since: int | None = None,
         by_gtids: bool = False,
         unread_upto: LogPosition | None = None,
+        columns: Collection[str] | None = (),
     ) -> None:
         self.position = progress.position
         self.table = progress.table
@@ -95,6 +97,8 @@ class LogBatch:
         self.begun = progress.begun
         self.prepared = progress.prepared
         self.rewritten: tuple[str, ...] = ()
+        # Where nobody noted them, those that are declared may be dropped ones.
+        self.columns = {*_names(self.table), *landing.columns} if columns is None else set(columns)
 
     def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
         """Rows up to an end of the log that the server told, or to the end of the batch.
@@ -157,7 +161,7 @@ class LogBatch:
             )
         if at_end and end.order() > self.position.order():
             # Events without rows, at a file's beginning say, end no transaction.
-            self.position = LogPosition(end.file, end.offset, self.position.gtids or end.gtids)
+            self.position = LogPosition(end.file, end.offset, self.position.gtids)
         if file != self.position.file:
             self.begun = 0
         if self._altered_at is not None:
@@ -203,6 +207,7 @@ class LogBatch:
         found = _since(told, self._since) if self._since is not None else told
         if not found.kinds:
             return
+        self.columns.update(_names(found.table))
         batch, events = self._landing.changes(found, start=self._start)
         self.counts.records += events
         self.counts.changes += batch.num_rows
@@ -303,7 +308,13 @@ class LogBatch:
             given = given_values(connection, table)
         followed = self._landing.columns
         names = rewritten_columns(
-            self.table, table, sql=change.sql, strict=change.strict, given=given, followed=followed
+            self.table,
+            table,
+            sql=change.sql,
+            strict=change.strict,
+            given=given,
+            followed=followed,
+            known=self.columns,
         )
         if not names:
             return
@@ -376,6 +387,10 @@ def _since(told: TableRows, since: int) -> TableRows:
         tuple(told.ends[at] for at in chosen),
         told.rows.take(pa.array(keep)),
     )
+
+
+def _names(table: MySqlTable) -> Iterator[str]:
+    return (column.name for column in table.columns)
 
 
 def _first(sql: str) -> str:

@@ -161,7 +161,11 @@ class ServerSettings(Settings):
         description="How often a silent server sends a sign of life.",
     )
     tinyint1_as_boolean: Boolean = option(
-        "treat-tinyint1-as-boolean.enabled", True, origin="flink", description="Whether TINYINT(1) is BOOLEAN."
+        "treat-tinyint1-as-boolean.enabled",
+        True,
+        origin="flink",
+        description="Whether TINYINT(1) is BOOLEAN where columns follow from the server, but for those of a key; a"
+        " table in SQL declares its types, and a number stays one there.",
     )
     legacy_json: Boolean = option(
         "use.legacy.json.format", True, origin="flink", description="Whether JSON has no blanks after ':' and ','."

@@ -54,6 +54,11 @@ class GtidSet:
         span = (int(number), int(number))
         return GtidSet({**self.spans, source: _joined([*self.spans.get(source, ()), span])})
 
+    def union(self, other: GtidSet) -> GtidSet:
+        """The transactions of both sets."""
+        sources = {*self.spans, *other.spans}
+        return GtidSet({name: _joined([*self.spans.get(name, ()), *other.spans.get(name, ())]) for name in sources})
+
     def has(self, other: GtidSet) -> bool:
         """Return whether every transaction of another set is in this one."""
         return all(
@@ -140,7 +145,7 @@ class LogPosition:
     Attributes:
         file: of the log.
         offset: bytes in the file.
-        gtids: what was seen up to here, as the server writes it; empty where it has no global ids.
+        gtids: all transactions up to here, as the server writes them; empty where they are not known, or have no ids.
     """
 
     file: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Self
 
 from upsert_platform.mysql.columns import MySqlTable, table_from_data
@@ -15,6 +15,9 @@ SNAPSHOT: Final = 1
 """Lane of snapshots: its numbers are rows that were read."""
 FIRST_BYTE: Final = 4
 """A file of a log begins with four bytes that are no event; so 0 stays free for lanes that nothing was read of."""
+
+_COMPLETE: Final = "complete"
+"""Marks a position whose global ids are all transactions before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Progress:
         rewritten: columns to which statements may have given other values in rows that the changelog has, with their
             places in the log; a new snapshot begins without any.
         prepared: transactions in two phases (XA) that the log has prepared up to the position, and not completed.
+        columns: names of the columns of which rows of the changelog may have values, dropped ones among them; None
+            where an earlier version did not note them.
     """
 
     server: str
@@ -55,20 +60,34 @@ class Progress:
     begun: int = 0
     rewritten: tuple[str, ...] = ()
     prepared: tuple[Prepared, ...] = ()
+    columns: tuple[str, ...] | None = ()
+
+    def with_columns(self, table: MySqlTable) -> Progress:
+        """The state when rows of a table as it looks were landed."""
+        if self.columns is None:
+            return self
+        return replace(self, columns=tuple(sorted({*self.columns, *(column.name for column in table.columns)})))
 
     def to_json(self) -> str:
         """As text, for the commit."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return json.dumps({**asdict(self), "gtids": _COMPLETE}, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the progress that `to_json` wrote."""
+        """Return the progress that `to_json` wrote.
+
+        An earlier version wrote global ids of which some were missing; without them they are asked for anew.
+        """
         found: dict[str, Any] = json.loads(text)
+        if found.pop("gtids", "") != _COMPLETE:
+            found["position"]["gtids"] = ""
         for name in ("position", "told_at", "unknown_upto", "consistent"):
             found[name] = LogPosition(**found[name]) if found[name] is not None else None
         found["table"] = table_from_data(found["table"])
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
         found["rewritten"] = tuple(found.get("rewritten", ()))
+        columns = found.get("columns")
+        found["columns"] = None if columns is None else tuple(columns)
         found["prepared"] = tuple(
             Prepared(item["xid"], LogPosition(**item["place"]) if item["place"] else None, item["followed"])
             for item in found.get("prepared", ())

@@ -55,45 +55,67 @@ class _Steps:
 
     Attributes:
         added: columns that were not there right before.
+        dropped: columns that are not there, or are others, behind it.
         renamed: new names.
         defined: columns whose definition is told anew.
     """
 
     added: set[str] = field(default_factory=set)
+    dropped: set[str] = field(default_factory=set)
     renamed: set[str] = field(default_factory=set)
     defined: set[str] = field(default_factory=set)
 
 
 def rewritten_columns(
-    before: MySqlTable, now: MySqlTable, *, sql: str, strict: bool, given: Given, followed: Collection[str]
+    before: MySqlTable,
+    now: MySqlTable,
+    *,
+    sql: str,
+    strict: bool,
+    given: Given,
+    followed: Collection[str],
+    known: Collection[str] = (),
 ) -> list[str]:
-    """Columns of rows that are there whose values may be other ones since a statement.
+    """Columns of rows that are there whose values may be other ones since a statement, and rows that may be gone.
 
     Args:
         before: the table as it was known.
         now: as it is.
         strict: whether the statement fails where a value does not fit the new type of its column.
         followed: names of the columns that count.
+        known: names of the columns of which rows have values from before, though the table may have dropped them.
     """
     words = tokens(sql)
     steps = _steps(words)
-    strict = strict and "IGNORE" not in [word.upper() for word in words[:4]]
-    known = {column.name.casefold(): column for column in before.columns}
+    # Tools that put a copy in the place of a table fill it by INSERT IGNORE, whatever the session is that swaps them.
+    swapped = steps is None
+    strict = strict and not swapped and "IGNORE" not in [word.upper() for word in words[:4]]
+    columns = {column.name.casefold(): column for column in before.columns}
     names = {column.name.casefold() for column in now.columns}
-    swapped = steps is None and not known.keys() <= names
-    wanted = {name.casefold() for name in followed}
+    renames = swapped and not columns.keys() <= names
+    wanted, held = ({name.casefold() for name in some} for some in (followed, known))
     steps = steps or _Steps()
     found = []
     for column in now.columns:
         name = column.name.casefold()
-        old = known.get(name)
-        if old is None or name in steps.added:
-            other = swapped or name in given.filled
+        old = columns.get(name)
+        if old is None or name in steps.added or name in steps.dropped:
+            other = renames or name in given.filled or name in held
         else:
             other = not _keeps(old, column, strict=strict) or (name in steps.defined and name in given.computed)
         if name in wanted and (other or name in steps.renamed):
             found.append(column.name)
-    return found
+    return [*found, *(_lost_rows(before, now) if swapped else ())]
+
+
+def _lost_rows(before: MySqlTable, now: MySqlTable) -> Iterator[str]:
+    """Yield the unique indexes that rows of a table may not have fitted, of which its copy then has one each.
+
+    An index on more columns than one that was there accepts the same rows.
+    """
+    for index in now.unique:
+        if not any(set(other) <= set(index) for other in before.unique):
+            yield f"rows that share a value of the unique index ({', '.join(index)})"
 
 
 def _keeps(old: MySqlColumn, new: MySqlColumn, *, strict: bool) -> bool:
@@ -149,7 +171,7 @@ def _parts(words: list[str]) -> Iterator[list[str]]:
     yield part
 
 
-_VERBS: Final = ("ADD", "CHANGE", "MODIFY", "RENAME")
+_VERBS: Final = ("ADD", "ALTER", "CHANGE", "DROP", "MODIFY", "RENAME")
 
 
 def _take(words: list[str], found: _Steps) -> None:
@@ -174,6 +196,9 @@ def _take(words: list[str], found: _Steps) -> None:
                 found.added.update(plain(word).casefold() for word in part[:1])
         elif not exists and (names_column or rest[0].upper() not in _NOT_COLUMNS):
             found.added.add(first)
+    elif verb == "DROP":
+        if names_column or rest[0].upper() not in _NOT_COLUMNS:
+            found.dropped.add(first)
     elif verb == "MODIFY":
         found.defined.add(first)
     elif verb == "CHANGE" and len(rest) > 1:

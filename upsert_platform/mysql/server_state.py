@@ -11,8 +11,10 @@ from upsert_platform.mysql.binlog.stream import log_end, log_status
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.position import LogPosition, holds_transactions
 
-_SETTLE_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 1.0
+"""The time after which a server shows what its log holds, unless something is waited for."""
 _PATIENCE_SECONDS: Final = 60.0
+_PAUSE_SECONDS: Final = 0.02
 _FILE_START: Final = 4
 
 
@@ -108,27 +110,66 @@ def identity(connection: Connection) -> str:
 def await_visible(connection: Connection, position: LogPosition) -> None:
     """Returns when a SELECT sees all that stands in the log before a position.
 
-    A server writes a transaction into its log first and shows it a moment later. MariaDB tells for a consistent read
-    where the log stood for it; for MySQL, which does not, a second has to do.
+    A server writes a transaction into its log first and shows it a moment later, or, where a replica has to acknowledge
+    it before (semi-sync), much later. MariaDB tells for a consistent read where the log stood for it. MySQL tells the
+    global ids of what it shows; without ids there is a second, and that no session waits for a replica.
 
     Raises:
         ReplicationError: it takes too long.
     """
-    if not connection.is_mariadb():
-        time.sleep(_SETTLE_SECONDS)
-        return
+    if connection.is_mariadb():
+        _await_snapshot(connection, position)
+    elif position.gtids and connection.variable("gtid_mode") == "ON":
+        seconds = int(_PATIENCE_SECONDS)
+        ((late,),) = connection.query("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (position.gtids, seconds))
+        if late:
+            raise _not_visible(connection, position, "its transactions have not all been executed")
+    else:
+        _await_replicas(connection, position)
+
+
+def _await_snapshot(connection: Connection, position: LogPosition) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
-        found = dict(connection.query("SHOW STATUS LIKE 'binlog_snapshot_%'"))
-        connection.query("ROLLBACK")
-        names = {name.lower(): value for name, value in found.items()}
-        seen = LogPosition(names["binlog_snapshot_file"], int(names["binlog_snapshot_position"]))
-        if seen.order() >= position.order():
-            return
+    while (seen := snapshot_end(connection)).order() < position.order():
         if time.monotonic() > deadline:
-            raise ReplicationError(
-                f"MySQL server {connection.server}: what its log holds up to {position} is not visible after"
-                f" {_PATIENCE_SECONDS:.0f} s, only up to {seen}; run it again"
-            )
-        time.sleep(0.02)
+            raise _not_visible(connection, position, f"it shows what stands before {seen}")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def snapshot_end(connection: Connection) -> LogPosition:
+    """Return the place in the log of MariaDB up to which a read that begins now sees everything, and nothing beyond."""
+    connection.query("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    found = dict(connection.query("SHOW STATUS LIKE 'binlog_snapshot_%'"))
+    connection.query("ROLLBACK")
+    names = {name.lower(): value for name, value in found.items()}
+    return LogPosition(names["binlog_snapshot_file"], int(names["binlog_snapshot_position"]))
+
+
+def _await_replicas(connection: Connection, position: LogPosition) -> None:
+    """Returns when what waited for replicas at a position does so no more, as each does for a time at most."""
+    began = time.monotonic()
+    time.sleep(SETTLE_SECONDS)
+    longest = SETTLE_SECONDS + _longest_wait(connection)
+    while waiting_sessions(connection) and time.monotonic() - began < longest:
+        if time.monotonic() - began > _PATIENCE_SECONDS:
+            raise _not_visible(connection, position, "sessions wait for replicas to acknowledge it (semi-sync)")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def waiting_sessions(connection: Connection) -> int:
+    """Return how many sessions wait for replicas (semi-sync), each with a transaction that the log has already."""
+    found = connection.query("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
+    return sum(int(value) for _, value in found)
+
+
+def _longest_wait(connection: Connection) -> float:
+    """Return the seconds after which a session does not wait for replicas any more."""
+    names = ("rpl_semi_sync_source_timeout", "rpl_semi_sync_master_timeout")
+    return max(int(connection.variable(name) or 0) for name in names) / 1000
+
+
+def _not_visible(connection: Connection, position: LogPosition, why: str) -> ReplicationError:
+    return ReplicationError(
+        f"MySQL server {connection.server}: what its log holds up to {position} is not visible after"
+        f" {_PATIENCE_SECONDS:.0f} s: {why}; run it again"
+    )

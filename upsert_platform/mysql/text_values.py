@@ -67,8 +67,6 @@ def text_reader(column: MySqlColumn, rules: TypeRules, *, table: str) -> TextRea
     match column.kind:
         case "bit" if pa.types.is_boolean(kind):
             select, read = f"{name} + 0", _booleans
-        case "tinyint" if pa.types.is_boolean(kind):
-            read = _booleans
         case "float" | "double":
             # Declared digits would round the text, and a FLOAT's own has six.
             select, read = f"{name} + 0e0", partial(_floats, kind=kind)

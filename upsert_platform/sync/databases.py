@@ -19,7 +19,14 @@ from upsert_platform.core.packages import missing_package
 from upsert_platform.core.types import TypeName
 from upsert_platform.declarations.pipeline_source import AskedSource
 from upsert_platform.mysql.catalog import key_problem, list_tables, read_table, versioned_problem
-from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules, sql_type, table_from_data, table_to_data
+from upsert_platform.mysql.columns import (
+    MySqlColumn,
+    MySqlTable,
+    TypeRules,
+    declared_type,
+    table_from_data,
+    table_to_data,
+)
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.declared import declared_columns
 from upsert_platform.mysql.options import MySqlSource
@@ -144,16 +151,16 @@ def with_stored_types(before: MySqlTable | None, now: MySqlTable, rules: TypeRul
     known = {column.name: column for column in before.columns}
     columns = tuple(
         replace(known[column.name], nullable=column.nullable)
-        if column.name in known and _holds_most(known[column.name], column, rules)
+        if column.name in known and _holds_most(known[column.name], column, rules, key=column.name in now.primary_key)
         else column
         for column in now.columns
     )
     return replace(now, columns=columns)
 
 
-def _holds_most(old: MySqlColumn, new: MySqlColumn, rules: TypeRules) -> bool:
+def _holds_most(old: MySqlColumn, new: MySqlColumn, rules: TypeRules, *, key: bool) -> bool:
     """Return whether both are exact numbers of other types that have as many digits behind the point."""
-    one, other = sql_type(old, rules), sql_type(new, rules)
+    one, other = declared_type(old, rules, key=key), declared_type(new, rules, key=key)
     if one is None or other is None or replace(one, nullable=True) == replace(other, nullable=True):
         return False
     return all(kind.name in _EXACT for kind in (one, other)) and (one.scale or 0) == (other.scale or 0)

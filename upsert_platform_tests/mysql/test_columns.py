@@ -4,9 +4,10 @@ import pytest
 
 from upsert_platform.mysql.catalog import key_problem
 from upsert_platform.mysql.columns import MySqlColumn, MySqlTable, TypeRules, ZeroDates, read_elements, sql_type
+from upsert_platform.mysql.declared import declared_columns
 
 TYPES = [
-    (MySqlColumn("c", "tinyint", length=1), "BOOLEAN"),
+    (MySqlColumn("c", "tinyint", length=1), "TINYINT"),
     (MySqlColumn("c", "tinyint", length=4), "TINYINT"),
     (MySqlColumn("c", "tinyint", unsigned=True, length=1), "SMALLINT"),
     (MySqlColumn("c", "smallint", unsigned=True), "INT"),
@@ -43,7 +44,15 @@ def test_not_null_is_kept_but_for_dates_that_may_become_null() -> None:
     for kind, told, strictly in (("date", "DATE", "DATE NOT NULL"), ("int", "INT NOT NULL", "INT NOT NULL")):
         column = MySqlColumn("c", kind, nullable=False)
         assert (str(sql_type(column, rules)), str(sql_type(column, strict))) == (told, strictly)
-    assert str(sql_type(MySqlColumn("c", "tinyint", length=1), TypeRules(tinyint1_as_boolean=False))) == "TINYINT"
+
+
+def test_a_small_number_is_declared_as_a_boolean_but_for_one_of_a_key() -> None:
+    """A key of BOOLEAN would be one row of all numbers but 0."""
+    flags = (MySqlColumn("id", "int"), MySqlColumn("k", "tinyint", length=1), MySqlColumn("v", "tinyint", length=1))
+    table = MySqlTable("shop", "t", flags, ("id", "k"))
+    for rules, told in ((TypeRules(), "BOOLEAN"), (TypeRules(tinyint1_as_boolean=False), "TINYINT")):
+        columns, _ = declared_columns(table, rules)
+        assert [str(column.type) for column in columns] == ["INT NOT NULL", "TINYINT NOT NULL", told]
 
 
 def test_a_table_without_a_primary_key_is_told_with_the_remedy() -> None:

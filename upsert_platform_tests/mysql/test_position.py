@@ -25,6 +25,11 @@ def test_a_set_holds_exactly_what_was_added(numbers: list[int]) -> None:
         assert found.has(GtidSet.parse(f"a:{number}")) is (number in numbers)
 
 
+def test_sets_are_joined() -> None:
+    joined = GtidSet.parse("a:1-3:9,b:1").union(GtidSet.parse("a:4-5,c:7"))
+    assert str(joined) == "a:1-5:9,b:1,c:7"
+
+
 def test_spans_with_a_hole_stay_apart() -> None:
     assert str(GtidSet.parse("B:1-3:5,\n a:7")) == "a:7,b:1-3:5"
     assert str(GtidSet.parse("b:1-3:5").with_transaction("b:4")) == "b:1-5"
@@ -58,14 +63,22 @@ def test_a_position_is_kept_as_text() -> None:
 
 
 def test_the_state_of_an_earlier_version_is_read() -> None:
-    """As it was written before it told when a file was begun, and which values no log tells."""
+    """As it was written before it told when a file was begun, which values no log tells, and all global ids."""
     table = MySqlTable("shop", "t", (MySqlColumn("id", "int"),), ("id",))
     place = LogPosition("log.000002", 400, "0-1-7")
     told = json.loads(Progress("server-id 1", place, table, place, after=("5",)).to_json())
-    assert (told.pop("begun"), told.pop("rewritten")) == (0, [])
+    assert (told.pop("begun"), told.pop("rewritten"), told.pop("columns")) == (0, [], [])
+    assert told["table"].pop("unique") == []
     found = Progress.from_json(json.dumps(told))
-    assert found == Progress("server-id 1", place, table, place, after=("5",))
-    later = replace(found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",))
+    assert found == Progress("server-id 1", place, table, place, after=("5",), columns=None)
+    assert found.with_columns(table) == found
+    assert told.pop("gtids") == "complete"
+    assert Progress.from_json(json.dumps(told)).position == LogPosition("log.000002", 400)
+    unique = replace(table, unique=(("id",), ("v", "w")))
+    later = replace(
+        found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",), columns=("b",), table=unique
+    ).with_columns(table)
+    assert later.columns == ("b", "id")
     assert Progress.from_json(later.to_json()) == later
 
 

@@ -271,6 +271,35 @@ def test_reading_goes_on_at_a_replica_that_takes_over(
             followed.sums()
 
 
+def test_a_replica_that_takes_over_sends_nothing_that_stands_before_the_beginning(
+    spark: SparkSession, tmp_path: Path, kind: Kind, start: Callable[..., Database]
+) -> None:
+    """Without a snapshot: what the first server has purged, and the replica has not, is older than what was read."""
+    replica = {"server-id": "78", kind.replica_log: "1"}
+    with (
+        start(tmp_path / "first", variables={"server-id": "77"}) as first,
+        start(tmp_path / "replica", variables=replica) as second,
+    ):
+        own, other = server_of(first), server_of(second)
+        with Connection(own) as source, Connection(other) as target:
+            source.query("RESET MASTER")
+            target.query("RESET MASTER")
+            kind.replicate(target, own)
+            source.query("CREATE DATABASE shop")
+            fill(source, "shop", 20)
+            kind.await_replica(target, source)
+            purge(source)
+            source.query("UPDATE shop.t SET v = 5")
+            followed = Followed(spark, own, "shop", "t", tmp_path, {"scan.startup.mode": "earliest-offset"})
+            followed.sync()
+            kind.await_replica(target, source)
+            target.query("STOP SLAVE")
+            target.query("UPDATE shop.t SET v = 6 WHERE id = 1")
+            followed.server = other
+            followed.sync()
+            assert followed.rows() == followed.wanted()
+
+
 def test_two_readers_of_one_id_are_told(connection: Connection, server: Server) -> None:
     start = log_end(connection)
     with LogStream(server, start, server_id=4712, to_end=False, heartbeat=0.2) as first:

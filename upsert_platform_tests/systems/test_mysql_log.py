@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -16,11 +17,14 @@ from upsert_platform.mysql.binlog.events import EventType
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
 from upsert_platform.mysql.catalog import list_tables, read_table
+from upsert_platform.mysql.chunk_sums import Marks
 from upsert_platform.mysql.columns import MySqlTable, TypeRules
 from upsert_platform.mysql.connection import Connection, Server, require_row_log
+from upsert_platform.mysql.known_gtids import with_gtids
 from upsert_platform.mysql.names import TableSelection, parse_patterns
 from upsert_platform.mysql.position import LogPosition
-from upsert_platform_tests.systems.servers import ONLY_MYSQL, Kind, create_user, numbers
+from upsert_platform.mysql.server_state import await_visible, snapshot_end, waiting_sessions
+from upsert_platform_tests.systems.servers import ONLY_MARIADB, ONLY_MYSQL, Kind, create_user, numbers
 
 pytestmark = pytest.mark.systems
 
@@ -89,7 +93,7 @@ def as_compact_json(text: str) -> str:
 TYPES: list[tuple[str, list[str], str, Callable[[Any], str]]] = [
     ("TINYINT", ["-128", "127"], "c", as_text),
     ("TINYINT UNSIGNED", ["255", "0"], "c", as_text),
-    ("TINYINT(1)", ["0", "1"], "c", as_bit),
+    ("TINYINT(1)", ["0", "1", "-7"], "c", as_text),
     ("SMALLINT", ["-32768", "32767"], "c", as_text),
     ("SMALLINT UNSIGNED ZEROFILL", ["65535"], "c+0", as_text),
     ("MEDIUMINT", ["-8388608", "8388607"], "c", as_text),
@@ -264,6 +268,52 @@ def test_global_ids_follow_the_server(connection: Connection, server: Server, sc
     assert start.order() < reader.position.order()
     again, _ = read_log(server, reader.position, table)
     assert again == []
+
+
+@ONLY_MYSQL
+def test_global_ids_of_what_is_logged_and_not_executed(connection: Connection, server: Server, schema: str) -> None:
+    """A second passes between the two; the position is behind the transaction, and its set has to be so too."""
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
+    before = log_end(connection)
+    connection.query("SET GLOBAL binlog_group_commit_sync_delay = 1000000")
+    try:
+        with ThreadPoolExecutor(1) as pool, Connection(server) as writer:
+            written = pool.submit(writer.query, f"INSERT INTO {schema}.t VALUES (1)")
+            while (end := log_end(connection)).order() == before.order():
+                time.sleep(0.01)
+            exact = with_gtids(connection, end, executed=end.gtids, server_id=secrets.randbelow(10**9) + 10)
+            read = with_gtids(connection, end, executed="", server_id=secrets.randbelow(10**9) + 10)
+            assert end.gtids == before.gtids
+            await_visible(connection, exact)
+            assert connection.query(f"SELECT * FROM {schema}.t") == [(1,)]
+            written.result()
+    finally:
+        connection.query("SET GLOBAL binlog_group_commit_sync_delay = 0")
+    assert (exact, read) == (log_end(connection), log_end(connection))
+
+
+@ONLY_MARIADB
+def test_what_waits_for_a_replica_is_not_yet_visible(connection: Connection, server: Server, schema: str) -> None:
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
+    before = log_end(connection)
+    with Connection(server) as writer, ThreadPoolExecutor(1) as pool:
+        connection.query("SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'")
+        connection.query("SET GLOBAL rpl_semi_sync_master_timeout = 3000")
+        connection.query("SET GLOBAL rpl_semi_sync_master_enabled = 1")
+        try:
+            written = pool.submit(writer.query, f"INSERT INTO {schema}.t VALUES (1)")
+            while (end := log_end(connection)).order() == before.order() or not waiting_sessions(connection):
+                time.sleep(0.01)
+            time.sleep(1.5)
+            assert snapshot_end(connection).order() == before.order()
+            assert connection.query(f"SELECT * FROM {schema}.t") == []
+            marks = Marks(connection)
+            assert connection.query(f"SELECT * FROM {schema}.t") == [(1,)]
+            assert marks.visible().order() >= end.order()
+            written.result()
+        finally:
+            for name in ("enabled", "timeout", "wait_point"):
+                connection.query(f"SET GLOBAL rpl_semi_sync_master_{name} = DEFAULT")
 
 
 def test_a_change_of_the_table_is_told_between_its_rows(connection: Connection, server: Server, schema: str) -> None:

@@ -81,6 +81,21 @@ def test_values_of_a_snapshot_are_those_of_the_log(
     assert sorted(after, key=repr) == before
 
 
+def test_small_numbers_of_a_key_stay_apart(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    """TINYINT(1) is a number in a key, though it is BOOLEAN beside it."""
+    connection.query(f"CREATE TABLE {schema}.t (id INT, kind TINYINT(1), v TINYINT(1), PRIMARY KEY (id, kind))")
+    connection.query(f"INSERT INTO {schema}.t VALUES (5, 0, 0), (5, 1, 1), (5, 2, 7)")
+    followed = follow(**CHUNK)
+    followed.sync()
+    assert followed.rows() == [(5, 0, False), (5, 1, True), (5, 2, True)]
+    connection.query(f"UPDATE {schema}.t SET kind = 3 WHERE kind = 2")
+    connection.query(f"DELETE FROM {schema}.t WHERE kind = 0")
+    followed.sync()
+    assert followed.rows() == [(5, 1, True), (5, 3, True)]
+
+
 def test_dates_that_do_not_exist_are_the_same_in_both(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:

@@ -76,6 +76,7 @@ STATEMENTS = [
     ("ADD COLUMN more INT AS (v + 1) STORED", "more"),
     ("MODIFY name CHAR(2)", "name"),
     ("DROP COLUMN v, ADD COLUMN v INT DEFAULT 3", "v"),
+    ("DROP COLUMN v, ADD COLUMN v INT", "v"),
 ]
 
 
@@ -100,6 +101,46 @@ def test_a_snapshot_reads_what_no_log_tells(
     reads.sums()
     plan = reads.hop().plan()
     assert (plan.backlog, plan.warnings) == ((), ())
+
+
+def test_a_column_that_is_dropped_and_added_later_is_named(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id")
+    followed = follow()
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT, ADD COLUMN other INT")
+    connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v")
+    connection.query(f"ALTER TABLE {schema}.t DROP COLUMN other")
+    followed.sync(hop)
+    assert hop.plan().warnings == ()
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN v INT, ADD COLUMN other INT")
+    followed.sync(hop)
+    assert str(hop.plan().details["values_not_followed"]).startswith("v (since log.")
+
+
+def test_rows_that_a_copy_lacks_are_deleted_by_a_snapshot(
+    connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools fill copies by INSERT IGNORE: of rows of one value a unique index keeps one, and numbers are cut."""
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = IF(id % 10 = 0, 7, id * 1000)")
+    followed = follow(on_unlogged_values="snapshot", **CHUNK)
+    hop, failing = followed.hop(), follow(on_unlogged_values="fail").hop()
+    followed.sync(hop)
+    connection.query(f"CREATE TABLE {schema}._t_gho (id INT PRIMARY KEY, v SMALLINT UNIQUE, name VARCHAR(20))")
+    connection.query(f"INSERT IGNORE INTO {schema}._t_gho SELECT * FROM {schema}.t")
+    connection.query(f"RENAME TABLE {schema}.t TO {schema}._t_del, {schema}._t_gho TO {schema}.t")
+    assert len(followed.wanted()) < 55
+    told = r"other values to rows .*: v, rows that share a value of the unique index \(v\) \(since log"
+    with pytest.raises(ReplicationError, match=told):
+        followed.sync(failing)
+    followed.sync(hop)
+    monkeypatch.setattr(Followed, "source", lambda _: hop.source)
+    assert followed.rows() == followed.wanted()
+    followed.sums()
 
 
 def test_a_snapshot_that_is_being_read_begins_again(

@@ -20,7 +20,7 @@ class TableRows:
         kinds: per row ``+I``, ``-U``, ``+U`` or ``-D``; before and after an update follow each other.
         times: per row seconds since 1970 at which its statement began.
         ends: per row the bytes of the log from where the reader began to the end of its event.
-        rows: a column per column of the table, as `sql_type` carries it; TIME as signed microseconds.
+        rows: a column per column of the table, as `sql_type` tells it; TIME as signed microseconds.
     """
 
     table: MySqlTable

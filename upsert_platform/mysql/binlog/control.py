@@ -10,6 +10,7 @@ from typing import Final
 from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog.events import Event
 from upsert_platform.mysql.binlog.packed import Reader
+from upsert_platform.mysql.position import GtidSet
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _WITH_CHECKSUM: Final = (5, 6, 1)
@@ -103,6 +104,24 @@ def read_mysql_gtid(event: Event) -> Gtid:
     reader.take(1)
     source = uuid.UUID(bytes=reader.take(16))
     return Gtid(f"{source}:{reader.number(8)}")
+
+
+def read_previous_gtids(event: Event) -> GtidSet:
+    """PREVIOUS_GTIDS of MySQL: all transactions in earlier files; per server its UUID and spans without their ends.
+
+    Raises:
+        ReplicationError: it is of another form, with tags.
+    """
+    reader = Reader(event.body, "event PREVIOUS_GTIDS")
+    found = GtidSet()
+    servers = reader.number(8)
+    if servers >> 32:
+        raise ReplicationError("event PREVIOUS_GTIDS: a global id with a tag is not read")
+    for _ in range(servers):
+        source = uuid.UUID(bytes=reader.take(16))
+        spans = [(reader.number(8), reader.number(8) - 1) for _ in range(reader.number(8))]
+        found = found.union(GtidSet({str(source): tuple(spans)}))
+    return found
 
 
 def read_mariadb_gtid(event: Event) -> Gtid:

@@ -127,6 +127,17 @@ def read_event(data: bytes, *, checksum: bool, place: str) -> Event:
     return Event(time, number, server_id, end, flags, body)
 
 
+def whole_end(end: int, *, before: int) -> int:
+    """The position behind an event, of which headers have the last 32 bits: files grow beyond by one transaction.
+
+    Args:
+        before: the position behind an earlier event of the file.
+    """
+    found = (before & ~0xFFFF_FFFF) | end
+    # Some events stand a little behind: those that a server makes of what it passes over.
+    return found + (1 << 32) if before - found > 1 << 31 else found
+
+
 def has_checksum(data: bytes) -> bool:
     """Return whether the last four bytes of an event are the CRC-32 of the others."""
     return len(data) >= HEADER.size + _CHECKSUM and zlib.crc32(data[:-_CHECKSUM]) == int.from_bytes(

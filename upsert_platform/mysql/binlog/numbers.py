@@ -10,10 +10,8 @@ from upsert_platform.mysql.binlog.gather import Cells, decimals, fixed, from_byt
 
 
 def integers(cells: Cells, kind: pa.DataType, *, width: int, signed: bool) -> pa.Array:
-    """Little-endian integers, as the type of the column: an integer, BOOLEAN, or DECIMAL(20, 0) of BIGINT UNSIGNED."""
+    """Little-endian integers, as the type of the column: an integer, or DECIMAL(20, 0) of BIGINT UNSIGNED."""
     values = little(cells, width, signed=signed)
-    if pa.types.is_boolean(kind):
-        return pa.array(values != 0, mask=None if cells.valid is None else ~cells.valid)
     if pa.types.is_decimal(kind):
         return decimals(values, np.zeros(len(values), np.int64), kind, cells.valid)
     if not signed and cells.valid is not None:

@@ -53,7 +53,7 @@ class LogReader:
     kept within a table, not between tables.
 
     Args:
-        start: where the first event stands.
+        start: where the first event stands; global ids are told of positions where those of this one are known.
         find: the table of that schema and name as the catalogue has it, or None for one that is not wanted.
         checksum: whether the server adds checksums to events; every file's own description has the last word.
         begun: seconds since 1970 at which the server began the file of `start`; 0 if that is not known.
@@ -93,6 +93,7 @@ class LogReader:
         self._described = False
         self._file = start.file
         self._gtid: control.Gtid | None = None
+        self._anonymous = False
         self._maps: dict[int, TableMap] = {}
         self._wanted: dict[tuple[str, str], MySqlTable | None] = {}
         self._scanners: dict[tuple[str, str], Collected] = {}
@@ -174,6 +175,7 @@ class LogReader:
                     self._begin_prepared()
             case EventType.ANONYMOUS_GTID:
                 self._begin(None, place)
+                self._anonymous = True
             case EventType.XID:
                 self._commit(event)
             case EventType.XA_PREPARE:
@@ -206,7 +208,7 @@ class LogReader:
 
     def _begin(self, gtid: control.Gtid | None, place: str) -> None:
         self._require_ended(place, "another transaction begins")
-        self._gtid = gtid
+        self._gtid, self._anonymous = gtid, False
 
     def _require_ended(self, place: str, told: str) -> None:
         if self._rows_seen:
@@ -219,13 +221,14 @@ class LogReader:
             self._scanners, self._outside = self._outside, None
 
     def _commit(self, event: Event) -> None:
-        gtids = self.position.gtids
-        if self._gtid is not None:
+        # Of a transaction without an id nobody can tell whether another server has it.
+        gtids = "" if self._anonymous else self.position.gtids
+        if self._gtid is not None and gtids:
             known = GtidSet.parse(gtids) if ":" in self._gtid.text else MariaDbGtids.parse(gtids)
             gtids = str(known.with_transaction(self._gtid.text))
         self.position = LogPosition(self._file, event.end, gtids)
         self._time = event.time
-        self._gtid, self.in_transaction, self._rows_seen = None, False, False
+        self._gtid, self._anonymous, self.in_transaction, self._rows_seen = None, False, False, False
 
     def _statement(self, event: Event, place: str) -> Iterator[Told]:
         schema, strict, at = control.read_query(event)

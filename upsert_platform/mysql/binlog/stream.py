@@ -24,13 +24,15 @@ _MARIADB_CAPABILITY: Final = 4
 
 
 def log_end(connection: Connection) -> LogPosition:
-    """Return the end of a server's log, with the global ids of all transactions before it.
+    """Return the end of a server's log, with the global ids of transactions that were executed before.
+
+    The last ones before the end may not be among them; `with_gtids` adds those.
 
     Raises:
         ReplicationError: it keeps no log.
     """
     known = "gtid_binlog_pos" if connection.is_mariadb() else "gtid_executed"
-    # Asked for first: a transaction between the two is read again by its global id, instead of being taken as read.
+    # Asked for first: none of them stands behind the end.
     gtids = "".join(str(connection.query(f"SELECT @@GLOBAL.{known}")[0][0] or "").split())
     rows = connection.query(log_status(connection))
     if not rows:

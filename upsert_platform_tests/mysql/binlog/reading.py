@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from upsert_platform.mysql.binlog.changes import Committed, TableRows, Told
@@ -18,10 +19,10 @@ def table_of(*columns: MySqlColumn) -> MySqlTable:
     return MySqlTable("shop", "t", columns, (columns[0].name,))
 
 
-def log_reader(table: MySqlTable, rules: TypeRules | None = None) -> LogReader:
+def log_reader(table: MySqlTable, rules: TypeRules | None = None, *, gtids: str = "") -> LogReader:
     """A reader that knows one table, behind the first events of a stream."""
     reader = LogReader(
-        START,
+        replace(START, gtids=gtids),
         lambda schema, name: table if (schema, name) == (table.schema, table.name) else None,
         rules=rules or TypeRules(),
         checksum=False,

@@ -187,15 +187,30 @@ def test_a_damaged_event_is_noticed() -> None:
 
 
 def test_global_ids_of_mysql_are_collected_with_their_holes() -> None:
-    reader = log_reader(TABLE)
+    reader = log_reader(TABLE, gtids=f"{SOURCE}:1-4")
     for number, end in ((5, 100), (6, 200), (9, 300)):
-        gtid = event(33, b"\1" + SOURCE.bytes + struct.pack("<Q", number) + b"\2" + bytes(16))
-        read_all(reader, [gtid, *transaction(end=end)])
-    assert reader.position == LogPosition("log.000001", 300, f"{SOURCE}:5-6:9")
+        read_all(reader, [mysql_gtid(number), *transaction(end=end)])
+    assert reader.position == LogPosition("log.000001", 300, f"{SOURCE}:1-6:9")
+
+
+def mysql_gtid(number: int) -> bytes:
+    return event(33, b"\1" + SOURCE.bytes + struct.pack("<Q", number) + b"\2" + bytes(16))
+
+
+def test_global_ids_are_not_told_where_those_before_are_not_known() -> None:
+    """A set that began here would lack what stands before, which another server would send then."""
+    reader = log_reader(TABLE)
+    read_all(reader, [mysql_gtid(5), *transaction(end=100)])
+    assert reader.position == LogPosition("log.000001", 100)
+    reader = log_reader(TABLE, gtids=f"{SOURCE}:1-4")
+    read_all(reader, [event(34, bytes(42)), *transaction(end=100)])
+    assert reader.position == LogPosition("log.000001", 100)
+    read_all(reader, [mysql_gtid(5), *transaction(end=200)])
+    assert reader.position == LogPosition("log.000001", 200)
 
 
 def test_global_ids_of_mariadb_keep_the_last_of_a_domain() -> None:
-    reader = log_reader(TABLE)
+    reader = log_reader(TABLE, gtids="0-11-6")
     for number, domain in ((7, 0), (8, 0), (3, 2)):
         gtid = event(162, struct.pack("<QIB", number, domain, 0), server=11)
         read_all(reader, [gtid, MAP, rows(23, 2, row(number, None)), xid(end=number)])

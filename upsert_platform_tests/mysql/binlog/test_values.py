@@ -29,7 +29,7 @@ FEBRUARY_31 = ((2024 * 13 + 2) << 5) | 31
 VALUES = [
     ("tinyint", 1, b"", column("tinyint", length=4), b"\x80", -128),
     ("tinyint unsigned", 1, b"", column("tinyint", unsigned=True), b"\xff", 255),
-    ("tinyint(1) is a boolean", 1, b"", column("tinyint", length=1), b"\x02", True),
+    ("tinyint(1) is a number", 1, b"", column("tinyint", length=1), b"\x02", 2),
     ("smallint", 2, b"", column("smallint"), b"\x00\x80", -32768),
     ("smallint unsigned", 2, b"", column("smallint", unsigned=True), b"\xff\xff", 65535),
     ("mediumint", 9, b"", column("mediumint"), b"\x00\x00\x80", -8388608),

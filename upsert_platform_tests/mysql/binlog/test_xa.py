@@ -97,7 +97,7 @@ def test_one_phase_is_a_commit() -> None:
 
 @pytest.mark.parametrize("group_commit", GROUP_COMMITS)
 def test_mariadb_begins_them_with_a_global_id(group_commit: bool) -> None:
-    reader = log_reader(TABLE)
+    reader = log_reader(TABLE, gtids="0-1-0")
     head = mariadb_gtid(1, flags=0x4C, xid="a", group_commit=group_commit)
     read_all(reader, [head, MAP, insert(2), xa_statement("END", "a"), xa_prepare("a", end=200)])
     assert not reader.in_transaction
