@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.sync.looks import Asked, Kind, Look, Looks
 
 if TYPE_CHECKING:
@@ -69,8 +71,14 @@ class TablesBehind:
         batches = {name: _batches(insert, heads) for name, insert in self._inserts.items() if name not in without}
         unnoted = {name for name in batches if _has_unnoted(self._inserts[name], heads)}
         wanted = state.to_ask(batches, unnoted, since=now - ASKED_ANEW_SECONDS)[:AT_A_LOOK]
+        if not wanted:
+            return Answers()
+        try:
+            hops = platform.hops()
+        except UpsertPlatformError as error:  # nothing of the project can be read
+            return Answers(unread={shown(error): wanted})
         items = {name: _asked(self._inserts[name]) for name in wanted}
-        looks = Looks(platform.hops()).of(list(dict.fromkeys(item for found in items.values() for item in found)))
+        looks = Looks(hops).of(list(dict.fromkeys(item for found in items.values() for item in found)))
         behind, unread = [], dict[str, list[str]]()
         for name, asked in items.items():
             state.asked[name] = now, batches[name]

@@ -47,7 +47,7 @@ class ChangelogPlan:
 
     @property
     def work(self) -> str:
-        """The work of a run, empty if there is none. A first one fixes where reading begins, though there be no record."""
+        """The work of a run, empty if there is none. A first run fixes where reading begins, also without a record."""
         if not self.backlog:
             return ""
         return f"{counted(self.lag, 'offset')} to read" if self.lag else "the offset at which reading begins, to fix"

@@ -345,6 +345,16 @@ def test_where_reading_begins_is_fixed_before_any_record_comes(evaluate: Evaluat
     assert request.asset_selection == [CHANGELOG, TABLE]
 
 
+def test_a_project_that_cannot_be_read_is_told_and_ends_no_look(
+    evaluate: Evaluate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hops(self: PlatformResource) -> None:
+        raise TopicError("no project")
+
+    monkeypatch.setattr(PlatformResource, "hops", hops)
+    assert evaluate().skip_message.startswith("copies: no project")
+
+
 def test_trouble_is_told(evaluate: Evaluate, world: World) -> None:
     world.lag = TopicError("no topic")
     assert evaluate().skip_message == "users: no topic [UP-1300]"
