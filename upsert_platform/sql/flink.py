@@ -55,6 +55,8 @@ class _FlinkParser(Parser):
         "OVERLAY": lambda self: self._parse_overlay(),
         "CEIL": lambda self: self._parse_ceil_floor(exp.Ceil),
         "FLOOR": lambda self: self._parse_ceil_floor(exp.Floor),
+        "TIMESTAMPADD": lambda self: self._parse_flink_timestamps("TIMESTAMPADD"),
+        "TIMESTAMPDIFF": lambda self: self._parse_flink_timestamps("TIMESTAMPDIFF"),
         "JSON_VALUE": lambda self: self._parse_flink_json("JSON_VALUE"),
         "JSON_QUERY": lambda self: self._parse_flink_json("JSON_QUERY"),
         "JSON_EXISTS": lambda self: self._parse_flink_json("JSON_EXISTS"),
@@ -77,6 +79,13 @@ class _FlinkParser(Parser):
         if not self._match(TokenType.ALIAS):
             self.raise_error("AS and a type expected in CAST")
         return self._typed(kind(this=this, to=exp.DataType.build("unknown")))
+
+    def _parse_flink_timestamps(self, name: str) -> exp.Expr:
+        """TIMESTAMPADD and TIMESTAMPDIFF, whose first argument is a word: the unit."""
+        arguments = self._parse_csv(self._parse_disjunction)
+        if arguments and isinstance(arguments[0], exp.Column) and len(arguments[0].parts) == 1:
+            arguments[0] = exp.Var(this=arguments[0].name)
+        return exp.Anonymous(this=name, expressions=arguments)
 
     def _parse_flink_json(self, name: str) -> exp.Expr:
         """JSON_VALUE, JSON_QUERY and JSON_EXISTS with their clauses, which go into the node's meta."""

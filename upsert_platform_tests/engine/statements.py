@@ -139,6 +139,12 @@ STATEMENTS: Final = {
     " SELECT uid FROM orders",
     "with around another": "WITH a AS (SELECT uid FROM views), b AS (SELECT uid FROM a) SELECT uid, n FROM (WITH a AS"
     " (SELECT id FROM users) SELECT b.uid, COUNT(*) AS n FROM b JOIN a ON a.id = b.uid GROUP BY b.uid) t",
+    "a value of a table that is joined": "SELECT a.oid FROM orders a JOIN users u ON a.uid = u.id WHERE a.uid ="
+    " (SELECT MIN(age) FROM users)",
+    "a table named as a column": "SELECT uid.oid, kind.page FROM orders AS uid JOIN views AS kind ON uid.uid = kind.uid"
+    " WHERE uid.kind = kind.page OR uid.kind = 'a'",
+    "first rows ordered by their number": "SELECT oid FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY oid)"
+    " AS rn FROM orders) t WHERE rn <= 3 ORDER BY rn DESC, oid LIMIT 2",
     "first rows of what is added, each once": "SELECT uid, page, secs FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"
     " uid ORDER BY secs NULLS FIRST, page NULLS FIRST) AS rn FROM (SELECT uid, page, secs FROM views UNION SELECT uid,"
     " page, secs FROM views WHERE uid > 2) u) t WHERE rn <= 2",

@@ -41,6 +41,8 @@ def split_pairs(parts: Sequence[exp.Expr], left: Columns, right: Columns) -> tup
 
 
 def _pair(part: exp.EQ, left: Columns, right: Columns) -> Pair | None:
+    if part.find(exp.Select) is not None:
+        return None
     for one, other in ((part.this, part.expression), (part.expression, part.this)):
         if not list(one.find_all(exp.Column)) or not list(other.find_all(exp.Column)):
             return None

@@ -144,7 +144,14 @@ class Columns:
 
     def fits(self, node: exp.Expr) -> bool:
         """Return whether every column in an expression is known here."""
-        return all(self.find(item) is not None for item in node.find_all(exp.Column) if not _niladic(item))
+        return all(self._has(item) for item in node.find_all(exp.Column) if not _niladic(item))
+
+    def _has(self, node: exp.Column) -> bool:
+        """Return whether a name is known here: before a point, that of a table, or of a column with such a field."""
+        found = self.find(node)
+        if found is None or not found[1]:
+            return found is not None
+        return any(item.name == found[1][0] for item in found[0].field.type.fields)
 
     def expression(self, node: exp.Expr) -> Expression:
         """An expression of the plan.

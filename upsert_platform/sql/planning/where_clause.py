@@ -80,7 +80,7 @@ class WhereClause(FromClause):
         elsewhere = [
             *parts,
             *node.expressions,
-            *(node.args[name] for name in ("group", "having") if node.args.get(name)),
+            *(node.args[name] for name in ("group", "having", "order") if node.args.get(name)),
         ]
         shown_as = self.names.fresh(rank.shown) if ranks.mentions(elsewhere, rank.shown) else None
         top = ranks.limit_rows(relation.node, rank, limit, self.names, shown_as=shown_as)
