@@ -135,6 +135,11 @@ class Source(ABC):
         del positions
         return ()
 
+    def stream_warnings(self, streams: Sequence[Any]) -> Sequence[str]:
+        """Return warnings about streams as they are now, repeated at each look."""
+        del streams
+        return ()
+
     @abstractmethod
     def land(
         self,

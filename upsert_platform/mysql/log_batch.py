@@ -250,6 +250,12 @@ class LogBatch:
     def _changed(self, change: SchemaChange) -> None:
         name = self.table.full_name
         effect = self._effect(change)
+        if change.illegible is not None and (effect is not Effect.NONE or not name.isascii()):
+            raise ReplicationError(
+                f"table {name}: at {change.place} a statement ({_first(change.sql)}) has bytes that the character set"
+                f" of its client, {change.illegible}, does not have, so what it does to this table cannot be told;"
+                f" {REBUILD}"
+            )
         if effect is Effect.NONE:
             return
         if effect is Effect.GONE:

@@ -67,8 +67,11 @@ def read_server_log(connection: Connection) -> ServerLog:
     return ServerLog(identity(connection), end, tuple((str(row[0]), int(row[1])) for row in rows))
 
 
-def require_logged(connection: Connection, schema: str) -> None:
+def require_logged(connection: Connection, schema: str) -> str | None:
     """Stops where a server changes the tables of a schema without a word in its log.
+
+    Returns:
+        A warning where statements may be left out of it: they are chosen by the schema that a session uses.
 
     Raises:
         ReplicationError: the log leaves the schema out, or the changes of the server that this one follows.
@@ -87,6 +90,16 @@ def require_logged(connection: Connection, schema: str) -> None:
             f"MySQL server {connection.server} is a replica that does not log what it is sent; start it with"
             " 'log_slave_updates', or name the server that it follows"
         )
+    if not only and not never:
+        return None
+    setting, names = ("binlog-do-db", only) if only else ("binlog-ignore-db", never)
+    return (
+        f"MySQL server {connection.server} leaves schemas out of its log by '{setting}' ({', '.join(sorted(names))}),"
+        " and statements by the schema that their session uses, not by the table that they name: TRUNCATE TABLE or"
+        f" ALTER TABLE of a table of {schema} in a session that uses one which is left out (or none, of MariaDB with"
+        " 'binlog-do-db') is in no log, and is not followed. Take the setting away, or give such statements in sessions"
+        f" that use {schema}"
+    )
 
 
 def _listed(value: object) -> set[str]:

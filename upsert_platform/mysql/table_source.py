@@ -48,6 +48,7 @@ class TableStream:
     Attributes:
         topic_id: identity of the server.
         rows: that it holds, as the server estimates.
+        filtered: a warning about statements that the log leaves out.
     """
 
     name: str
@@ -55,6 +56,7 @@ class TableStream:
     partitions: tuple[Lane, ...]
     log: ServerLog
     rows: int
+    filtered: str | None = None
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,9 @@ class MySqlTableSource(StreamedTable):
                 )
             require_one_row_per_key(connection, self.settings.database, self.settings.table)
             log = read_server_log(connection)
-            require_logged(connection, self.settings.database)
+            filtered = require_logged(connection, self.settings.database)
         lane = Lane(LOG, 0, log.end.number)
-        return (TableStream(self.stream, log.identity, (lane,), log, int(found[0][0] or 0)),)
+        return (TableStream(self.stream, log.identity, (lane,), log, int(found[0][0] or 0), filtered),)
 
     def version(self, stream: TableStream) -> str:
         """Return the end of the log: its global ids, or file and offset."""
@@ -113,6 +115,10 @@ class MySqlTableSource(StreamedTable):
             f" the log has no row: {'; '.join(progress.rewritten)}. Rows that were not changed since differ from the"
             f" database: {_REBUILD}, or let 'on-unlogged-values' = 'snapshot' do it the next time",
         )
+
+    def stream_warnings(self, streams: Sequence[TableStream]) -> Sequence[str]:
+        """Statements that the server leaves out of its log."""
+        return [f"table {stream.name}: {stream.filtered}" for stream in streams if stream.filtered is not None]
 
     def backlog(self, streams: Sequence[TableStream], positions: Positions) -> Sequence[OffsetRange]:
         """Bytes of the log behind the position, and rows of a snapshot that is not read yet (an estimate).

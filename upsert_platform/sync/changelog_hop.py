@@ -113,7 +113,7 @@ class ChangelogHop:
         backlog = self.source.backlog(topics, head.positions if head else Positions())
         versions = {topic.name: self.source.version(topic) for topic in topics}
         details = self.source.details(head.positions) if head else {}
-        warnings = self.source.warnings(head.positions) if head else ()
+        warnings = [*(self.source.warnings(head.positions) if head else ()), *self.source.stream_warnings(topics)]
         return ChangelogPlan(head, tuple(topics), tuple(backlog), versions, details, tuple(warnings))
 
     def execute(

@@ -28,10 +28,14 @@ def rotate(file: str, position: int = 4, *, flags: int = ARTIFICIAL) -> bytes:
     return event(4, struct.pack("<Q", position) + file.encode(), flags=flags)
 
 
-def query(sql: str, *, end: int = 0, schema: str = "shop", checksum: bool = False) -> bytes:
-    """A statement."""
-    body = struct.pack("<IIBHH", 7, 0, len(schema), 0, 2) + b"\0\0" + schema.encode() + b"\0" + sql.encode()
-    return event(2, body, end=end, checksum=checksum)
+def query(
+    sql: str | bytes, *, end: int = 0, schema: str = "shop", checksum: bool = False, collation: int = 0, modes: int = 0
+) -> bytes:
+    """A statement; with flags, modes and catalogue of its session, and its client's collation where it is told."""
+    status = b"\0" + bytes(4) + b"\1" + struct.pack("<Q", modes) + b"\6\3std"
+    status += b"\4" + struct.pack("<HHH", collation, 33, 8) if collation else b""
+    body = struct.pack("<IIBHH", 7, 0, len(schema), 0, len(status)) + status + schema.encode() + b"\0"
+    return event(2, body + (sql.encode() if isinstance(sql, str) else sql), end=end, checksum=checksum)
 
 
 def xid(*, end: int) -> bytes:

@@ -43,9 +43,16 @@ def test_a_schema_that_is_not_logged_is_refused(
             for schema in ("shop", "other"):
                 connection.query(f"CREATE DATABASE {schema}")
                 connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v INT, name VARCHAR(20))")
+            before = log_end(connection)
+            connection.query("USE shop")
+            connection.query("ALTER TABLE other.t ADD COLUMN more INT")
+            assert log_end(connection).order() == before.order()
         with pytest.raises(ReplicationError, match=told):
             Followed(NOBODY, server, "shop", "t", tmp_path, {}).hop().plan()
-        assert Followed(NOBODY, server, "other", "t", tmp_path, {}).hop().plan().backlog
+        plan = Followed(NOBODY, server, "other", "t", tmp_path, {}).hop().plan()
+        assert plan.backlog
+        (warned,) = plan.warnings
+        assert "statements by the schema that their session uses" in warned
 
 
 def test_a_replica_that_does_not_log_what_it_is_sent_is_refused(

@@ -38,12 +38,14 @@ class SchemaChange:
         schema: that names without one belong to.
         place: right behind it in the log.
         strict: whether it fails where a value does not fit its column.
+        illegible: the character set of its client, whose bytes it does not all have; None where it could be read.
     """
 
     schema: str
     sql: str
     place: LogPosition
     strict: bool = False
+    illegible: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

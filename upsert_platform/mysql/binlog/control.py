@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import uuid
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from upsert_platform.core.errors import ReplicationError
+from upsert_platform.mysql.binlog.charsets import charset_of, decoded
 from upsert_platform.mysql.binlog.events import Event
 from upsert_platform.mysql.binlog.packed import Reader
+from upsert_platform.mysql.binlog.texts import is_known
 from upsert_platform.mysql.position import GtidSet
 
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
@@ -21,6 +24,14 @@ _PREPARED_XA: Final = 0x40
 _XID: Final = re.compile(r"X'((?:[0-9a-f]{2})*)',X'((?:[0-9a-f]{2})*)',(\d+)", re.IGNORECASE)
 _STRICT: Final = 0x0060_0000
 """STRICT_TRANS_TABLES and STRICT_ALL_TABLES among the modes of a session."""
+_MODES, _CHARSET = 1, 4
+_LENGTHS: Final = {
+    0: 4, _MODES: 8, 3: 4, _CHARSET: 6, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3, 16: 1, 17: 8, 18: 2, 19: 1, 20: 1, 128: 3,
+    129: 8,
+}  # fmt: skip
+"""Lengths of a session's variables, by their codes."""
+_NAMES: Final = {2: 1, 5: 0, 6: 0}
+"""Variables that are a length and a name, with the bytes behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +72,20 @@ class Gtid:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
-    """A statement as text."""
+class QueryHead:
+    """The part of a statement's event that stands before its text.
+
+    Attributes:
+        schema: that names without one belong to.
+        strict: whether its session refused values that do not fit their column.
+        charset: of its text, that of the client.
+        at: where in the body the text begins.
+    """
 
     schema: str
-    sql: str
+    strict: bool
+    charset: str
+    at: int
 
 
 def read_rotate(event: Event) -> Rotate:
@@ -162,18 +182,44 @@ def _xid(transaction: bytes, branch: bytes, form: int) -> str:
     return f"X'{transaction.hex()}',X'{branch.hex()}',{form & 0xFFFF_FFFF}"
 
 
-def read_query(event: Event) -> tuple[str, bool, int]:
-    """QUERY up to its text: the schema, whether its session was strict, and where in the body the text begins.
-
-    A strict session refuses values that do not fit their column. The modes of a session stand behind its flags, where a
-    server writes them.
-    """
+def read_query(event: Event) -> QueryHead:
+    """QUERY up to its text."""
     reader = Reader(event.body, "event QUERY")
     reader.take(8)
     schema_length = reader.number(1)
     reader.take(2)
-    status = reader.take(reader.number(2))
-    modes = int.from_bytes(status[6:14], "little") if status[:1] == b"\0" and status[5:6] == b"\1" else 0
+    strict, charset = _session(reader.take(reader.number(2)))
     schema = reader.take(schema_length).decode("utf-8", "backslashreplace")
     reader.take(1)
-    return schema, bool(modes & _STRICT), reader.at
+    return QueryHead(schema, strict, charset, reader.at)
+
+
+@lru_cache(maxsize=256)
+def _session(data: bytes) -> tuple[bool, str]:
+    """Return whether a session is strict, and the character set of its client.
+
+    Its variables stand in the order of their codes; behind one that is not known none is read.
+    """
+    found: dict[int, bytes] = {}
+    at = 0
+    while at < len(data):
+        code, at = data[at], at + 1
+        length = _LENGTHS.get(code)
+        if code in _NAMES:
+            length = 1 + int.from_bytes(data[at : at + 1], "little") + _NAMES[code]
+        if length is None:
+            break
+        found[code] = data[at : at + length]
+        at += length
+    modes = int.from_bytes(found.get(_MODES, b""), "little")
+    collation = int.from_bytes(found.get(_CHARSET, b"")[:2], "little")
+    return bool(modes & _STRICT), charset_of(collation)
+
+
+def read_text(data: bytes, charset: str) -> tuple[str, bool]:
+    """Return the text of a statement, and whether all of it could be read; what could not is escaped."""
+    known = is_known(charset)
+    try:
+        return decoded(data, charset if known else "ascii"), True
+    except UnicodeDecodeError:
+        return decoded(data, charset if known else "ascii", errors="backslashreplace"), False

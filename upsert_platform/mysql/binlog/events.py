@@ -81,7 +81,7 @@ class Event:
         time: seconds since 1970 at which its statement began.
         type: its number; `event_name` gives the name.
         server_id: of the server that made it first.
-        end: position in the file right behind it; 0 in artificial ones and inside compressed transactions.
+        end: position in the file right behind it, whole; 0 in artificial ones and inside compressed transactions.
         body: all that follows the header.
     """
 
@@ -101,13 +101,14 @@ def event_name(number: int) -> str:
         return f"of the unknown type {number}"
 
 
-def read_event(data: bytes, *, checksum: bool, place: str) -> Event:
+def read_event(data: bytes, *, checksum: bool, place: str, before: int = 0) -> Event:
     """Reads the header of one event, and takes the checksum off its end.
 
     Args:
         data: the whole event.
         checksum: whether it ends with a CRC-32 of what stands before, little-endian.
         place: where it was read, for messages.
+        before: the position behind an earlier event of its file.
 
     Raises:
         ReplicationError: its length or its checksum is not what it says.
@@ -124,7 +125,8 @@ def read_event(data: bytes, *, checksum: bool, place: str) -> Event:
             told = f"{place}: event {event_name(number)} does not have the checksum that stands at its end"
             raise ReplicationError(f"{told}; it was damaged on its way or in the server's file")
         body = body[:-_CHECKSUM]
-    return Event(time, number, server_id, end, flags, body)
+    whole = whole_end(end, before=before) if end and before >> 31 else end
+    return Event(time, number, server_id, whole, flags, body)
 
 
 def whole_end(end: int, *, before: int) -> int:

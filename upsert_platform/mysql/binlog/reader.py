@@ -16,7 +16,15 @@ from upsert_platform.mysql.binlog import control
 from upsert_platform.mysql.binlog.changes import Committed, SchemaChange, TableRows, Told, XaCommitted, row_bytes
 from upsert_platform.mysql.binlog.collected import Collected, table_readers
 from upsert_platform.mysql.binlog.compressed import unpack_mariadb, unpack_transaction
-from upsert_platform.mysql.binlog.events import ARTIFICIAL, Event, EventType, event_name, has_checksum, read_event
+from upsert_platform.mysql.binlog.events import (
+    ARTIFICIAL,
+    Event,
+    EventType,
+    event_name,
+    has_checksum,
+    read_event,
+    whole_end,
+)
 from upsert_platform.mysql.binlog.rows import KINDS, RowScanner, read_rows_event
 from upsert_platform.mysql.binlog.statements import Meaning, meaning
 from upsert_platform.mysql.binlog.table_map import TableMap, read_table_map
@@ -113,12 +121,13 @@ class LogReader:
         Raises:
             ReplicationError: it cannot be followed; names the event, its file and position.
         """
-        place = f"{self._file}:{int.from_bytes(data[13:17], 'little')}"
+        before = self.place.offset if self.place.file == self._file else 0
+        place = f"{self._file}:{whole_end(int.from_bytes(data[13:17], 'little'), before=before)}"
         checksum = self._checksum
         if not self._described and data[4:5] == bytes((EventType.ROTATE,)):
             # Servers differ in whether the first event, which they make for the reader, has a checksum.
             checksum = has_checksum(data)
-        yield from self._event(read_event(data, checksum=checksum, place=place), place)
+        yield from self._event(read_event(data, checksum=checksum, place=place, before=before), place)
         if sum(collected.scanner.size for collected in self._scanners.values()) >= _MOST_BYTES:
             if self._outside is None:
                 yield from self._rows_told()
@@ -231,11 +240,11 @@ class LogReader:
         self._gtid, self._anonymous, self.in_transaction, self._rows_seen = None, False, False, False
 
     def _statement(self, event: Event, place: str) -> Iterator[Told]:
-        schema, strict, at = control.read_query(event)
-        packed = event.body[at:]
+        head = control.read_query(event)
+        packed = event.body[head.at :]
         if event.type == EventType.MARIADB_QUERY_COMPRESSED:
             packed = unpack_mariadb(packed, place=place)
-        sql = packed.decode("utf-8", "backslashreplace")
+        sql, legible = control.read_text(packed, head.charset)
         match meaning(sql):
             case Meaning.BEGIN:
                 self._require_ended(place, "another transaction begins")
@@ -253,7 +262,8 @@ class LogReader:
                 yield from self._rows_told()
                 self._wanted, self._scanners = {}, {}
                 self._not_held = True
-                yield SchemaChange(schema, sql, LogPosition(self._file, event.end), strict)
+                place_behind = LogPosition(self._file, event.end)
+                yield SchemaChange(head.schema, sql, place_behind, head.strict, None if legible else head.charset)
                 if not self.in_transaction:
                     self._commit(event)
             case Meaning.NOTHING | Meaning.SAVEPOINT | Meaning.ROLLBACK_TO:
@@ -275,10 +285,10 @@ class LogReader:
                 self._held.pop(xid, None)
                 self._commit(event)
             case Meaning.CHANGE:
-                told = (
-                    f"{place}: a change in schema '{schema}' is logged as a statement, which only a server can repeat"
+                raise ReplicationError(
+                    f"{place}: a change in schema '{head.schema}' is logged as a statement, which only a server can"
+                    " repeat; set 'binlog_format' = 'ROW', and take a new snapshot"
                 )
-                raise ReplicationError(f"{told}; set 'binlog_format' = 'ROW', and take a new snapshot")
             case Meaning.UNKNOWN:
                 word = sql.split(maxsplit=1)[0] if sql.split() else ""
                 raise ReplicationError(f"{place}: a statement that begins with '{word[:20]}': {_UNKNOWN}")

@@ -297,9 +297,9 @@ def _needed(held: bytes) -> int:
 
 
 def _number(position: LogPosition) -> int:
-    """Files and offsets in the order of the log."""
+    """Files and offsets in the order of the log; one transaction of a file may stand beyond 32 bits."""
     file, offset = position.order()
-    return (file << 32) + offset
+    return (file << 33) + offset
 
 
 def _uptime(connection: Connection) -> float:

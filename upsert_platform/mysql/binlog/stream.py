@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final, Self
 
 from upsert_platform.core.errors import EndpointError, ReplicationError
@@ -19,6 +20,11 @@ _OK, _ERROR, _END = 0x00, 0xFF, 0xFE
 _PURGED: Final = 1236
 _LOST: Final = 2013
 _SAME_ID: Final = "same server_uuid/server_id"
+_FILE_START: Final = 4
+_OFFSETS: Final = 1 << 32
+"""Offsets that a server can be asked for; one transaction may go beyond."""
+_ROTATE_BYTES: Final = 19 + 8 + 4
+"""Those of the event at the end of a file, without the name of the next one."""
 _MARIADB_CAPABILITY: Final = 4
 """What MariaDB is told that a replica understands: its global ids, and every event before them."""
 
@@ -85,7 +91,7 @@ class LogStream:
                 self._connection.query("SET @slave_connect_state = %s", (position.gtids,))
                 self._connection.query("SET @slave_gtid_strict_mode = 1")
             known = GtidSet.parse(position.gtids) if by_gtids and not is_mariadb else None
-            begin = LogPosition("", 4) if by_gtids else position
+            begin = LogPosition("", _FILE_START) if by_gtids else self._askable(position)
             self._ask(begin, server_id=server_id, to_end=to_end, known=known)
         except BaseException:
             self.close()
@@ -122,6 +128,24 @@ class LogStream:
                     f"MySQL server {self._connection.server}: a packet of its log begins with {data[0]}"
                 )
             yield data[1:]
+
+    def _askable(self, position: LogPosition) -> LogPosition:
+        """The position, or the beginning of the next file where it stands behind all transactions of its own.
+
+        Raises:
+            ReplicationError: it is beyond what a server can be asked for, and transactions follow.
+        """
+        if position.offset < _OFFSETS:
+            return position
+        files = [(str(row[0]), int(row[1])) for row in self._connection.query("SHOW BINARY LOGS")]
+        for (name, size), (following, _) in pairwise(files):
+            if name == position.file and size <= position.offset + _ROTATE_BYTES + len(following.encode()):
+                return LogPosition(following, _FILE_START, position.gtids)
+        raise ReplicationError(
+            f"MySQL server {self._connection.server}: {position} is beyond 4 GB of its file, where no server can be"
+            " asked to begin; FLUSH BINARY LOGS lets the log go on in another file where nothing was written since, or"
+            " take a new snapshot: job 'rebuild' with this table"
+        )
 
     def _ask(self, position: LogPosition, *, server_id: int, to_end: bool, known: GtidSet | None) -> None:
         """Registers as a replica and asks for events: from a position, or all that are not known (MySQL)."""

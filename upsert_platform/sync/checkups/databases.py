@@ -19,6 +19,7 @@ from upsert_platform.sync.checkups.finding import Check, Finding, State
 
 _AREA: Final = "mysql"
 _REMEDY: Final = "check 'hostname', 'port', the network, and the user's password and grants"
+_LOGGED: Final = "let the server log all schemas, or give statements about the table in sessions that use its schema"
 _NEW_SNAPSHOT: Final = "run job 'rebuild' with this table as 'tables'; the next sync reads a new snapshot"
 
 
@@ -47,5 +48,7 @@ def checked_table(source: MySqlTableSource, lake: Lake) -> Iterator[Finding]:
     for told in source.warnings(head.positions) if head else ():
         yield Finding(_AREA, f"{settings.server} {source.stream}", State.WARNING, told, _NEW_SNAPSHOT)
     (stream,) = source.discover()
+    for told in source.stream_warnings([stream]):
+        yield Finding(_AREA, f"{settings.server} {source.stream}", State.WARNING, told, _LOGGED)
     told = f"about {stream.rows} rows; the log is at {stream.log.end}, and begins with {stream.log.start.file}"
     yield Finding(_AREA, f"{settings.server} {source.stream}", State.OK, told)

@@ -197,6 +197,26 @@ def mysql_gtid(number: int) -> bytes:
     return event(33, b"\1" + SOURCE.bytes + struct.pack("<Q", number) + b"\2" + bytes(16))
 
 
+def test_a_transaction_that_goes_beyond_four_gigabytes_of_a_file() -> None:
+    """Headers of events have the last 32 bits of where they end."""
+    reader = log_reader(TABLE)
+    far = 1 << 32
+    parts = [query("BEGIN", end=100), at(MAP, 200), at(rows(30, 2, row(1, None)), far - 10)]
+    read_all(reader, [*parts, at(rows(30, 2, row(2, None)), 100), xid(end=131)])
+    assert reader.position == reader.place == LogPosition("log.000001", far + 131)
+    assert reader.distance == far + 127
+    assert [number for _, number, _ in changes(list(reader.drain()))] == [1, 2]
+    with pytest.raises(ReplicationError, match=rf"log\.000001:{far + 150}: event INCIDENT"):
+        read_all(reader, [event(26, b"", end=150)])
+    read_all(reader, [rotate("log.000002", flags=0), *transaction(end=300)])
+    assert reader.position == LogPosition("log.000002", 300)
+    assert reader.distance == far + 146 + 296, "the last event ended at 150"
+
+
+def at(data: bytes, end: int) -> bytes:
+    return data[:13] + struct.pack("<I", end) + data[17:]
+
+
 def test_global_ids_are_not_told_where_those_before_are_not_known() -> None:
     """A set that began here would lack what stands before, which another server would send then."""
     reader = log_reader(TABLE)
