@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -26,20 +27,29 @@ def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
 
     Of batches whose commits the table's log has no longer, it is as near as noted times tell, never below.
     """
+    return last_batches_before(store, (moment,))[0]
+
+
+def last_batches_before(store: ChangelogStore, moments: Sequence[datetime]) -> list[int]:
+    """Return `last_batch_before` of several moments; the log is read once."""
     if store.head() is None:
-        return 0
+        return [0] * len(moments)
     history = store.opened().history()
-    oldest: int | None = None
+    known: list[_Noted] = []
     for commit in history:  # the newest first; commits without rows carry the batch of the head on
         record = commit_record(commit.get("userMetadata"))
-        if record is None or "timestamp" not in commit:
-            continue
-        oldest = int(record["batch"])
-        if commit["timestamp"] < moment.timestamp() * 1000:
-            return oldest
-    if oldest is None or history[-1].get("version") == 0:
-        return 0
-    return min([oldest, *(batch - 1 for batch, at in _noted(store) if at >= moment.timestamp() * 1000)])
+        if record is not None and "timestamp" in commit:
+            known.append((int(record["batch"]), int(commit["timestamp"])))
+    whole = not known or history[-1].get("version") == 0
+    noted = [] if whole else _noted(store)
+    return [_last_before(int(moment.timestamp() * 1000), known, noted, whole=whole) for moment in moments]
+
+
+def _last_before(moment: int, known: Sequence[_Noted], noted: Sequence[_Noted], *, whole: bool) -> int:
+    found = next((batch for batch, at in known if at < moment), None)
+    if found is not None or whole:
+        return found or 0
+    return min([known[-1][0], *(batch - 1 for batch, at in noted if at >= moment)])
 
 
 def times_to_note(store: ChangelogStore) -> str | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.changelog.row_codes import code_rows
-from upsert_platform.core.destination import FOUND, SEQUENCE, STATUS, WANTED
+from upsert_platform.core.destination import FOUND, GONE, SEQUENCE, STATUS, WANTED
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plain_values import comparable_values
 
@@ -32,8 +32,8 @@ _Mask = npt.NDArray[np.bool_]
 class RowComparison:
     """Compares rows by the rules of a destination.
 
-    Rows as expected have the columns `k0`, ... (the key), `e0`, ... (the others), `WANTED`, `_seq` and, if any was,
-    `REFUSED`; rows as found `k0`, ... and `a0`, ....
+    Rows as expected have the columns `k0`, ... (the key), `e0`, ... (the others), `WANTED`, `_seq`, if any was,
+    `REFUSED`, and, if partitions expire, `GONE`; rows as found `k0`, ... and `a0`, ....
 
     Attributes:
         keys: the number of key columns.
@@ -96,7 +96,7 @@ class RowComparison:
             bare &= empty
         cases = {
             "refused": _flags(expected, REFUSED, left),
-            "expired": wanted & ~is_found & may_be_gone,
+            "expired": wanted & ~is_found & (may_be_gone | _flags(expected, GONE, left)),
             "missing": wanted & ~is_found,
             "extra": ~wanted & is_found & ~bare,
             "stale": wanted & ~same,

@@ -5,10 +5,10 @@ never by the name of a method.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -195,6 +195,30 @@ class ExpiresRows(ABC):
     @abstractmethod
     def time_to_live(self) -> int | None:
         """Seconds after which a row that was written, or a cell of it, may be gone; None when rows stay. No Spark."""
+
+
+class PartitionLifetimes(NamedTuple):
+    """The lifetimes of a table's partitions.
+
+    Attributes:
+        seconds: after which a partition that nobody has written may be gone.
+        made: partition to when it was made, seconds since 1970; those that are there.
+    """
+
+    seconds: int
+    made: Mapping[str, float]
+
+
+class ExpiresPartitions(ABC):
+    """A destination that may let go of whole partitions by itself, some time after they were written last."""
+
+    @abstractmethod
+    def partition_lifetimes(self) -> PartitionLifetimes | None:
+        """Return the lifetimes of partitions; None where they stay. No Spark."""
+
+    @abstractmethod
+    def with_partition(self, changes: DataFrame, name: str) -> DataFrame:
+        """Return a change frame with a column of each row's partition, as text as in `PartitionLifetimes.made`."""
 
 
 class Resets(ABC):

@@ -38,6 +38,8 @@ STATUS: Final = internal("status")
 """Column of compared rows: how they differ (`changelog/compared_rows.py`), null where they do not."""
 WANTED: Final = internal("wanted")
 """Whether a destination has to have an expected row; null of a row that is found and not expected."""
+GONE: Final = internal("gone")
+"""Whether a destination may have let go of an expected row's partition since the row was written."""
 FOUND: Final = internal("found")
 """Whether a destination has a row of a compared key."""
 

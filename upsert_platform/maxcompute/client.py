@@ -64,6 +64,8 @@ class TableState:
         table_id: identity; a table that was dropped and made anew has another one. Empty when it is not told.
         version: of a Delta table, raised by every commit; None when the service does not tell.
         history_hours: how long a Delta table keeps versions; None when the service does not tell.
+        lifecycle: days after which what nobody has written is dropped: partitions, or the whole of a table without
+            them. None where nothing is.
     """
 
     columns: tuple[TableColumn, ...]
@@ -75,6 +77,7 @@ class TableState:
     table_id: str = ""
     version: int | None = None
     history_hours: int | None = None
+    lifecycle: int | None = None
 
     @property
     def partial_updates(self) -> bool:
@@ -294,8 +297,8 @@ class Client:
             explain(failure, self.connection, f"reading table '{name}'")
         return _state(found)
 
-    def partitions(self, name: TableName) -> list[str]:
-        """The partitions of a table as ``k=v,k2=v2``.
+    def partitions(self, name: TableName) -> dict[str, float]:
+        """The partitions of a table as ``k=v,k2=v2``, each with the time at which it was made, seconds since 1970.
 
         Raises:
             EndpointError: no answer, or no right to see it.
@@ -303,7 +306,7 @@ class Client:
         """
         table = self.odps.get_table(name.table, project=name.project, schema=name.schema)
         found = self._run(lambda: list(table.partitions), f"listing the partitions of '{name}'")
-        return [",".join(f"{key}={value}" for key, value in item.partition_spec.kv.items()) for item in found]
+        return {_partition_text(item): item.creation_time.timestamp() for item in found}
 
     def _run(self, request: Any, doing: str) -> Any:
         try:
@@ -312,6 +315,10 @@ class Client:
             if not is_foreign(error):
                 raise
             explain(error, self.connection, doing)
+
+
+def _partition_text(partition: Any) -> str:
+    return ",".join(f"{key}={value}" for key, value in partition.partition_spec.kv.items())
 
 
 def _shown(statement: str) -> str:
@@ -343,6 +350,7 @@ def _state(table: Any) -> TableState:
         table_id=str(table.table_id or ""),
         version=_number(reserved.get("cdc_latest_version")),
         history_hours=_number(reserved.get("acid.data.retain.hours", properties.get("acid.data.retain.hours"))),
+        lifecycle=_number(table.lifecycle) or None,
     )
 
 

@@ -108,7 +108,7 @@ def _written(lease: ControlLease, client: Client, table: MaxComputeTable) -> Seq
     if table.settings.compaction:
         return list(json.loads(lease.record.commits)) if lease.record.commits else []
     static = dict(table.partitions.static)
-    specs = client.partitions(table.target) if table.partitions.columns else [WHOLE_TABLE]
+    specs = list(client.partitions(table.target)) if table.partitions.columns else [WHOLE_TABLE]
     return [spec for spec in specs if not spec or static.items() <= dict(parse_spec(spec)).items()]
 
 

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.core.capabilities import (
     ComparesSchema,
+    ExpiresPartitions,
     KeepsOlderRows,
     PacesCommits,
+    PartitionLifetimes,
     ReadsInTasks,
     Resets,
     RowsByShare,
@@ -69,10 +71,19 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger(__name__)
 _RECOVERY_LEASE = timedelta(seconds=60)
 _VERDICT_TRIES = 10
+_DAY_SECONDS = 86_400
 
 
 class MaxComputeDestination(
-    Destination, KeepsOlderRows, StoresOtherValues, WritesInTask, ReadsInTasks, PacesCommits, ComparesSchema, Resets
+    Destination,
+    KeepsOlderRows,
+    StoresOtherValues,
+    WritesInTask,
+    ReadsInTasks,
+    PacesCommits,
+    ComparesSchema,
+    ExpiresPartitions,
+    Resets,
 ):
     """Implements `upsert_platform.core.destination.Destination` for a declared MaxCompute table."""
 
@@ -116,6 +127,19 @@ class MaxComputeDestination(
     def unprepared(self) -> str:
         """Return that the table does not exist, or its `schema_difference`."""
         return unprepared_table(self._client, self.table)
+
+    def partition_lifetimes(self) -> PartitionLifetimes | None:
+        """Return those of the table as it is: its lifecycle, which a declared one set when it was created."""
+        lifecycle = self._actual().lifecycle
+        if lifecycle is None or not self.table.partitions.columns or self.table.partitions.computed:
+            return None
+        return PartitionLifetimes(lifecycle * _DAY_SECONDS, self._client.partitions(self.table.target))
+
+    def with_partition(self, changes: DataFrame, name: str) -> DataFrame:
+        """Return a change frame with the spec of each row's partition."""
+        from upsert_platform.maxcompute.partitions import with_spec
+
+        return with_spec(changes, self.table, name)
 
     def state(self) -> DestinationState:
         """Return the state in the control record; a recorded commit of a dead run is completed first.

@@ -357,7 +357,8 @@ class MaxComputeSettings(InsertSettings, UpsertSettings, SpillSettings, Partitio
         origin="maxcompute",
         ge=1,
         le=37_231,
-        description="Lifecycle of a created table, in days.",
+        description="Lifecycle of a created table, in days: MaxCompute drops partitions that nobody has written for so"
+        " long, whose rows checks count as `expired`, and a table without partitions, which the next sync writes anew.",
     )
     api: Annotated[WriteApi, ANY_CASE] = option(
         "write.api", WriteApi.MAXSTORAGE, origin="platform",

@@ -69,6 +69,18 @@ def with_partitions(changes: DataFrame, table: MaxComputeTable) -> DataFrame:
     return changes.withColumns(filled) if filled else changes
 
 
+def with_spec(changes: DataFrame, table: MaxComputeTable, name: str) -> DataFrame:
+    """Adds to every row the spec of its partition, ``k=v,k2=v2``, in a column of that name."""
+    from pyspark.sql import functions as F
+
+    plan = table.partitions
+    static = [F.lit(f"{key}={value}") for key, value in plan.static]
+    texts = zip(plan.dynamic, partition_columns(plan), strict=True)
+    dynamic = [F.concat(F.lit(f"{key}="), F.col(column)) for key, column in texts]
+    placed = with_partitions(changes, table).withColumn(name, F.concat_ws(",", *static, *dynamic))
+    return placed.drop(*partition_columns(plan))
+
+
 def _as_text(column: Column) -> SparkColumn:
     """A declared column as the text of a partition; blanks at the end of a CHAR are not significant."""
     from pyspark.sql import functions as F

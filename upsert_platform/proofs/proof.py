@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from upsert_platform.changelog.accounting import ends_of_batches
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
-from upsert_platform.core.capabilities import ComparesRecords, ExpiresRows, FindsDuplicates, StoresOtherValues
+from upsert_platform.core.capabilities import (
+    ComparesRecords,
+    ExpiresPartitions,
+    ExpiresRows,
+    FindsDuplicates,
+    StoresOtherValues,
+)
 from upsert_platform.core.destination import STATUS, Destination
 from upsert_platform.core.errors import ChangelogError, DestinationError
 from upsert_platform.core.masking import Mask
@@ -180,6 +186,12 @@ def check_provable(destination: Destination) -> None:
         raise NotProvableError(
             f"table '{name}' lets rows expire {destination.time_to_live()} seconds after they were written, which"
             " its topic does not say: a missing row proves nothing"
+        )
+    if isinstance(destination, ExpiresPartitions) and (lifetimes := destination.partition_lifetimes()) is not None:
+        raise NotProvableError(
+            f"table '{name}' lets partitions expire {lifetimes.seconds // 86_400} days after they were written last"
+            " (its lifecycle), which its topic does not say: a missing row proves nothing; 'upsert-platform verify"
+            f" {name}' compares it with its changelog, and counts such rows as expired"
         )
 
 

@@ -226,6 +226,8 @@ def _maxcompute(table: MaxComputeTable, columns: Mapping[str, str]) -> _Found:
             f"table '{table.name}': appended rows, fixed or computed partitions, and rows that stay in older partitions"
             " follow from more than the last value of a key"
         )
+    if plan.columns and table.settings.lifecycle is not None:
+        raise NotJudgedError(f"table '{table.name}': 'table.lifecycle' lets partitions expire that its topic still has")
     connection = Connection.of(table.settings)
     client = ODPS(
         connection.account(),

@@ -25,7 +25,16 @@ from upsert_platform.core.capabilities import (
     StoresOtherValues,
     WritesByMode,
 )
-from upsert_platform.core.destination import FOUND, OPERATION, OPERATION_UPSERT, SEQUENCE, STATUS, WANTED, Destination
+from upsert_platform.core.destination import (
+    FOUND,
+    GONE,
+    OPERATION,
+    OPERATION_UPSERT,
+    SEQUENCE,
+    STATUS,
+    WANTED,
+    Destination,
+)
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Column
@@ -44,6 +53,7 @@ from upsert_platform.sync.equal_sums import (
 )
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.one_task_check import check_by_one_task
+from upsert_platform.sync.partition_lifetimes import with_gone
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 if TYPE_CHECKING:
@@ -147,7 +157,7 @@ def judged_rows(hop: DestinationHop, changes: DataFrame, actual: DataFrame, *, k
     from upsert_platform.changelog.compared_rows import GROUP, ComparedRows, RowComparison
 
     destination, key, columns = hop.destination, list(hop.destination.primary_key), _other_columns(hop)
-    expected, found = _expected(hop, changes), _found(hop, actual)
+    expected, found = _expected(hop, with_gone(hop, changes)), _found(hop, actual)
     if not keeps_change:
         expected = expected.drop(CHANGE)
     expected = _with_refused(expected, hop, key)
@@ -238,8 +248,9 @@ def _expected(hop: DestinationHop, changes: DataFrame) -> DataFrame:
     from pyspark.sql import functions as F
 
     wanted = (F.col(OPERATION) == OPERATION_UPSERT).alias(WANTED)
-    change = F.struct(*[_column(name) for name in changes.columns]).alias(CHANGE)
-    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change)
+    change = F.struct(*[_column(name) for name in changes.columns if name != GONE]).alias(CHANGE)
+    gone = [F.col(GONE)] if GONE in changes.columns else []
+    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *gone)
 
 
 def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:

@@ -12,7 +12,7 @@ import pytest
 
 from upsert_platform.changelog import compared_rows
 from upsert_platform.changelog.compared_rows import GROUP, REFUSED, ComparedRows, RowComparison
-from upsert_platform.core.destination import FOUND, STATUS, WANTED
+from upsert_platform.core.destination import FOUND, GONE, STATUS, WANTED
 
 Row = tuple[Any, ...]
 
@@ -163,3 +163,11 @@ def test_in_any_parts_the_result_is_that_of_a_model(at_once: int, monkeypatch: p
 
     model = [(key, one.get(key, (None,))[0], other.get(key), key in other, status(key)) for key in {**one, **other}]
     assert statuses(result) == sorted(model, key=repr)
+
+
+def test_rows_whose_partition_may_be_gone_are_expired_and_their_cells_are_not() -> None:
+    sides = expected([(key, "a", True, 1, False) for key in range(4)], pa.string())
+    sides = sides.append_column(GONE, pa.array([True, False, True, None]))
+    compared = RowComparison(1, 1).of(sides, found([(2, None)], pa.string()))
+    told = {(row[0], row[4]) for row in statuses(compared)}
+    assert told == {(0, "expired"), (1, "missing"), (2, "stale"), (3, "missing")}
