@@ -56,7 +56,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Alias: "this alias",
     exp.Identifier: "this quoted",
     exp.Column: "this table db catalog",
-    exp.Star: "except_ replace rename",
+    exp.Star: "",
     exp.Literal: "this is_string",
     exp.Boolean: "this",
     exp.Null: "",
@@ -94,7 +94,8 @@ _READ: Final[dict[type[exp.Expr], str]] = {
 READ: Final = {kind: frozenset(parts.split()) for kind, parts in _READ.items()}
 _WORDS: Final = {
     "cluster": "CLUSTER BY", "connect": "CONNECT BY", "cross_apply": "CROSS APPLY", "distribute": "DISTRIBUTE BY",
-    "into": "INTO", "laterals": "LATERAL VIEW", "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
+    "except_": "* EXCEPT", "replace": "* REPLACE", "rename": "* RENAME", "order": "ORDER BY", "into": "INTO",
+    "laterals": "LATERAL VIEW", "locks": "FOR UPDATE", "match": "MATCH_RECOGNIZE", "pivots": "PIVOT",
     "qualify": "QUALIFY", "sample": "TABLESAMPLE", "sort": "SORT BY", "when": "FOR SYSTEM_TIME AS OF",
     "system_time": "FOR SYSTEM_TIME AS OF", "by_name": "BY NAME", "prewhere": "PREWHERE",
     "ordinality": "WITH ORDINALITY", "materialized": "MATERIALIZED", "totals": "WITH TOTALS",
@@ -115,5 +116,5 @@ def unread_part(root: exp.Expr) -> tuple[exp.Expr, str] | None:
 
 def _named(node: exp.Expr, part: str) -> str:
     if part == "this":
-        return node.key.upper()
+        return _WORDS.get(node.key, node.key.upper())
     return _WORDS.get(part, f"{part.strip('_').upper()} in {node.key.upper()}")

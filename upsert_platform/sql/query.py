@@ -101,8 +101,10 @@ class _Resolver:
             node = node.this
         if isinstance(node, exp.SetOperation):
             raise self.fault(f"{node.key.upper()} is {ONLY}", node)
-        if isinstance(node, (exp.Values, exp.Table)):
-            raise self.fault(f"{'VALUES' if isinstance(node, exp.Values) else 'a join in parentheses'} is {ONLY}", node)
+        if isinstance(node, exp.Values):
+            raise self.fault(f"VALUES is {ONLY}", node)
+        if isinstance(node, (exp.Table, exp.Subquery)):
+            raise self.fault(f"a table in parentheses is {ONLY}", node)
         if not isinstance(node, exp.Select):
             raise self.fault("SELECT expected", node)
         with_clause = node.args.get("with_") or node.args.get("with")
@@ -182,8 +184,6 @@ class _Resolver:
             raise self.fault("the select list is empty", node)
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                if any(item.args.get(word) for word in ("except_", "except", "replace", "rename")):
-                    raise self.fault("* EXCEPT, REPLACE and RENAME are not Flink SQL: name the columns", item)
                 if isinstance(item, exp.Column):
                     qualifier = ".".join(part.name for part in item.parts[:-1])
                     if qualifier not in qualifiers:

@@ -212,6 +212,7 @@ def test_rows_are_those_of_the_clauses(name: str, tmp_path: Path, monkeypatch: p
         ("SELECT COUNT(*) OVER (w PARTITION BY uid) AS n FROM orders WINDOW w AS (ORDER BY oid)", "where that has no"),
         ("SELECT a.oid FROM orders a JOIN users u", "JOIN needs ON or USING"),
         ("SELECT a.oid FROM orders a JOIN users u JOIN views v ON v.uid = u.id", "JOIN needs ON or USING"),
+        ("SELECT o.id FROM users o, UNNEST(a) AS t (x) FULL JOIN users u ON u.id = x", "stand behind CROSS JOIN"),
         ("SELECT o.oid FROM orders o, views v RIGHT JOIN users u ON o.uid = u.id", "unknown column 'o.uid'"),
         ("SELECT a.oid FROM orders a JOIN users u ON a.uid = u.id JOIN users w ON a.uid = w.id WHERE age = a.amount",
          "column 'age' is in several tables"),

@@ -33,6 +33,14 @@ TARGET = "CREATE TABLE t (x INT) WITH ('connector' = 'maxcompute');"
         ("SELECT x FROM a WHERE y IS JSON OBJECT WITH UNIQUE KEYS", "WITH in JSON is not supported"),
         ("SELECT x FROM a WHERE POSITION('b', y, 2) > 1", "POSITION in STRPOSITION is not supported"),
         ("SELECT * ILIKE 'x' FROM a", "ILIKE in STAR is not supported"),
+        ("SELECT * EXCEPT (y) FROM a", "* EXCEPT is not supported"),
+        ("SELECT COUNT(* EXCEPT (y)) AS n FROM a", "* EXCEPT is not supported"),
+        ("SELECT LISTAGG(y ORDER BY x) AS n FROM a", "ORDER BY is not supported"),
+        ("SELECT x FROM a NATURAL JOIN UNNEST(ARRAY[1]) AS t (z)", "or IN and EXISTS"),
+        (
+            "SELECT a.x FROM a, LATERAL (SELECT /*+ STATE_TTL('b' = '1 d') */ y FROM a AS b WHERE b.x = a.x) AS t",
+            "with a hint is not supported: join a subquery that groups by the columns compared",
+        ),
         ("SELECT COUNT(*) AS n FROM a GROUP BY x WITH TOTALS", "WITH TOTALS is not supported"),
     ],
 )

@@ -34,6 +34,8 @@ _LATEST: Final = (
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
 _KINDS: Final = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+BEHIND: Final = ("with_", "joins", "order", "limit", "offset")
+"""What may stand around the parentheses of a query."""
 _WAYS: Final = ("", "INNER", "OUTER", "CROSS")
 
 
@@ -122,6 +124,12 @@ class FromClause(ABC):
         for start, end in zip(starts, [*starts, len(joins)][1:], strict=True):
             group = joins[start:end]
             if is_comma(group[0]) and _pads_left(group):
+                if isinstance(group[0].this, (exp.Lateral, exp.Unnest)):
+                    raise self.fault(
+                        "LATERAL and UNNEST stand behind CROSS JOIN, not behind a comma, where RIGHT or FULL JOIN"
+                        " follows",
+                        group[0],
+                    )
                 right, others, parts = self.joined_rows(group[0].this, group[1:], parts)
                 relation, named, parts = self._combined(relation, named, right, others, group[0], parts)
                 continue
@@ -138,7 +146,7 @@ class FromClause(ABC):
             first = node.copy()
             first.set("joins", None)
             return self.joined_rows(first, node.args["joins"], [])[:2]
-        if isinstance(node, exp.Subquery) and not node.alias and _is_table(node.this):
+        if isinstance(node, exp.Subquery) and not node.alias and _is_table(node):
             return self._table(node.this)
         relation, qualifiers = self._alone(node)
         return relation, list(relation.named(qualifiers))
@@ -257,6 +265,9 @@ class FromClause(ABC):
     def _join(
         self, left: Relation, named: list[Named], join: exp.Join, parts: list[exp.Expr]
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
+        side, way = (join.side or "").upper(), (join.kind or "").upper()
+        if join.method or way not in _WAYS or (way == "OUTER" and not side):
+            raise self.fault("joins are written INNER, LEFT, RIGHT or FULL JOIN ... ON ..., or IN and EXISTS", join)
         if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
             return *self._lookup(left, named, join), parts
         if isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Anonymous):
@@ -280,8 +291,6 @@ class FromClause(ABC):
         """The rows of both sides of a join, the columns in scope, and the conditions that it has not taken."""
         self.check_no_rank(right, join)
         side, way = (join.side or "").upper(), (join.kind or "").upper()
-        if join.method or way not in _WAYS or (way == "OUTER" and not side):
-            raise self.fault("joins are written INNER, LEFT, RIGHT or FULL JOIN ... ON ..., or IN and EXISTS", join)
         if not (join.args.get("on") or join.args.get("using") or way == "CROSS" or is_comma(join)):
             raise self.fault("JOIN needs ON or USING; every row meets every other in CROSS JOIN", join)
         kind = _KINDS[side]
@@ -339,6 +348,8 @@ class FromClause(ABC):
         """A table of which a row is found when a row of the left side arrives."""
         version = join.this.args["version"]
         time = version.expression
+        if isinstance(join.this.args.get("alias"), exp.TableAlias) and join.this.args["alias"].columns:
+            raise self.fault("a table FOR SYSTEM_TIME AS OF keeps the names of its columns: AS t, without names", join)
         if join.this.args.get("joins"):
             raise self.fault("a JOIN between FOR SYSTEM_TIME AS OF and its ON: write one behind the other", join)
         found = Columns(named, self.first_line).find(time) if isinstance(time, exp.Column) else None
@@ -419,9 +430,10 @@ def _pads_left(joins: Sequence[exp.Join]) -> bool:
 
 def _is_table(node: exp.Expr) -> bool:
     """Return whether a table or a join stands in parentheses, and not a query."""
-    return isinstance(node, exp.Table) or (
-        isinstance(node, exp.Subquery) and bool(node.args.get("alias") or node.args.get("joins"))
-    )
+    if not isinstance(node, exp.Subquery):
+        return isinstance(node, exp.Table)
+    behind = any(node.args.get(clause) for clause in BEHIND)
+    return bool(node.alias or node.args.get("joins")) or (not behind and _is_table(node.this))
 
 
 def unnamed(node: exp.Subquery) -> exp.Subquery:

@@ -17,7 +17,7 @@ from upsert_platform.sql.planning.where_clause import WhereClause, around_of, ba
 
 _CLAUSES: Final = {
     "group": "GROUP BY", "having": "HAVING", "distinct": "DISTINCT", "with_": "WITH", "offset": "OFFSET",
-    "windows": "WINDOW",
+    "windows": "WINDOW", "hint": "a hint",
 }  # fmt: skip
 
 
@@ -36,7 +36,7 @@ class LateralJoin(WhereClause):
         node = join.this
         side, on = (join.side or "").upper(), join.args.get("on")
         always = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
-        if side not in ("", "LEFT") or not always or join.args.get("using"):
+        if side not in ("", "LEFT") or not always or join.args.get("using") or node.args.get("ordinality"):
             raise self.fault("LATERAL stands in CROSS JOIN LATERAL (...) or LEFT JOIN LATERAL (...) ON TRUE", join)
         select = bare(node.this)
         if not isinstance(select, exp.Select):

@@ -81,7 +81,7 @@ class _Planner(LateralJoin):
 
     def query(self, node: exp.Expr) -> Relation:
         self._common(node)
-        if isinstance(node, (exp.Subquery, exp.Paren)) and not node.args.get("alias"):
+        if isinstance(node, (exp.Subquery, exp.Paren)) and not (node.args.get("alias") or node.args.get("joins")):
             return self._limited(node, self.query(node.this))
         if isinstance(node, exp.SetOperation):
             return self._limited(node, self._union(node))
@@ -254,8 +254,6 @@ class _Planner(LateralJoin):
         found: list[tuple[str, exp.Expr]] = []
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                if any(item.args.get(word) for word in ("except_", "except", "replace", "rename")):
-                    raise self.fault("* EXCEPT, REPLACE and RENAME are not Flink SQL: name the columns", item)
                 chosen = list(columns.named)
                 if isinstance(item, exp.Column):
                     qualifier = ".".join(part.name for part in item.parts[:-1])

@@ -24,16 +24,15 @@ from upsert_platform.core.plan import (
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate, result_name
-from upsert_platform.sql.planning.from_clause import FromClause, unnamed
+from upsert_platform.sql.planning.from_clause import BEHIND, FromClause, unnamed
 from upsert_platform.sql.planning.groupings import Groupings
 from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
 from upsert_platform.sql.reader import Fault
 
-_OF_GROUPS: Final = ("group", "having", "limit", "offset", "distinct")
-"""Clauses of a subquery that look at several of its rows at a time."""
-_BEHIND: Final = ("order", "limit", "offset")
+_OF_GROUPS: Final = ("hint", "group", "having", "limit", "offset", "distinct")
+"""Clauses that only a subquery of its own has, which reads no column around it."""
 _COUNTS: Final = ("COUNT", "APPROX_COUNT_DISTINCT")
 """Aggregates that have a value where there are no rows."""
 
@@ -341,7 +340,7 @@ class WhereClause(FromClause):
 
 def bare(node: exp.Expr) -> exp.Expr:
     """A subquery without the parentheses around it, as far as no clause of their own stands behind them."""
-    while isinstance(node, (exp.Subquery, exp.Paren)) and not any(node.args.get(clause) for clause in _BEHIND):
+    while isinstance(node, (exp.Subquery, exp.Paren)) and not any(node.args.get(clause) for clause in BEHIND):
         node = node.this
     return node
 
