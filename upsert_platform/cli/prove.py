@@ -233,9 +233,10 @@ def print_proof(proof: Proof) -> None:
             " --settle may judge them"
         )
     if proof.unknown:
+        keys = "; ".join(printable(key).plain for key in proof.unknown_keys[:5])
         click.echo(
             f"  {counted(proof.unknown, 'row')} not judged: no record names the key, and the topic is not read from its"
-            f" first record or has let go of some ({'; '.join(printable(key).plain for key in proof.unknown_keys[:5])})"
+            f" first record or has let go of some{f' ({keys})' if keys else ''}"
         )
     if found.refused:
         click.echo(f"  {counted(found.refused, 'row')} refused by the table; see 'quarantine list {proof.table}'")
