@@ -143,6 +143,8 @@ STATEMENTS: Final = {
     " (SELECT MIN(age) FROM users)",
     "a table named as a column": "SELECT uid.oid, kind.page FROM orders AS uid JOIN views AS kind ON uid.uid = kind.uid"
     " WHERE uid.kind = kind.page OR uid.kind = 'a'",
+    "exists beside a table named as a column": "SELECT uid.id, uid.region FROM users AS uid WHERE EXISTS (SELECT 1 FROM"
+    " orders o WHERE o.uid = uid.id AND o.amount > uid.age)",
     "first rows ordered by their number": "SELECT oid FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY oid)"
     " AS rn FROM orders) t WHERE rn <= 3 ORDER BY rn DESC, oid LIMIT 2",
     "first rows of what is added, each once": "SELECT uid, page, secs FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"

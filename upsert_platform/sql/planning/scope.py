@@ -196,12 +196,7 @@ class Columns:
     def rendered(self, node: exp.Expr) -> Rendered:
         """An expression in Spark SQL, over the names of the plan."""
         for item in node.find_all(exp.Column):
-            if not isinstance(item.this, exp.Star) and self.find(item) is None and not _niladic(item):
-                name = item.parts[0].name
-                if isinstance(item.parent, exp.Bracket) and name.upper() == "MAP":
-                    continue
-                hint = nearest(name, [known.shown for known in self.named])
-                raise self.fault(f"unknown column '{'.'.join(part.name for part in item.parts)}'{hint}", item)
+            self.check_name(item)
         rewritten = self.bound(node)
         columns = {
             item.field.name: Rendered(
@@ -215,16 +210,31 @@ class Columns:
         }
         return render(rewritten, Scope(columns, stops=True), self.first_line)
 
+    def check_name(self, item: exp.Column) -> None:
+        """Refuses a column that is unknown here."""
+        if isinstance(item.this, exp.Star) or self.find(item) is not None or _niladic(item):
+            return
+        name = item.parts[0].name
+        if isinstance(item.parent, exp.Bracket) and name.upper() == "MAP":
+            return
+        hint = nearest(name, [known.shown for known in self.named])
+        raise self.fault(f"unknown column '{'.'.join(part.name for part in item.parts)}'{hint}", item)
+
     def bound(self, node: exp.Expr, *, around: Columns | None = None) -> exp.Expr:
         """An expression with the plan's names of columns: equal for ``a`` and ``t.a`` where both mean one column.
 
         Args:
             around: columns of the query around, for names that are unknown here.
+
+        Raises:
+            Fault: a name that is unknown around, too.
         """
 
         def rewritten(item: exp.Expr) -> exp.Expr:
-            known = around is None or not isinstance(item, exp.Column) or self.find(item) is not None
-            return self._rewritten(item) if known or around is None else around.bound(item)
+            if around is None or not isinstance(item, exp.Column) or self._has(item):
+                return self._rewritten(item)
+            around.check_name(item)
+            return around.bound(item)
 
         return node.transform(rewritten)
 

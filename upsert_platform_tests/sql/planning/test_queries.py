@@ -232,6 +232,8 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "NOT IN with values that may be null compares by = alone with the query around; write NOT EXISTS"),
         ("SELECT id, id FROM users u WHERE EXISTS (SELECT 1 FROM views AS u WHERE u.region = 'eu')",
          "unknown column 'u.region'"),
+        ("SELECT x.id, x.id FROM users x JOIN users y ON x.id = y.id WHERE EXISTS (SELECT 1 FROM views v WHERE v.uid <"
+         " x.age + id_2)", "unknown column 'id_2'"),
         ("SELECT id FROM users EXCEPT SELECT page FROM views", "EXCEPT: column 'id' is INT NOT NULL and STRING"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
