@@ -7,13 +7,12 @@ read has a hole, and another server, asked to go on by it, would send that trans
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog import control
-from upsert_platform.mysql.binlog.events import ARTIFICIAL, Event, EventType, has_checksum, read_event, whole_end
+from upsert_platform.mysql.binlog.events import ARTIFICIAL, EventType, has_checksum, read_event
 from upsert_platform.mysql.binlog.stream import LogStream
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.position import GtidSet, LogPosition
@@ -42,45 +41,53 @@ def _gtids(connection: Connection, position: LogPosition, executed: str, server_
         return str(found or "")
     if connection.variable("gtid_mode") != "ON":
         return ""
+    found = None
     if executed:
-        # The server passes over what it has executed, and tells where it is when it has.
-        start, known = LogPosition("", _FILE_START, executed), GtidSet.parse(executed)
-    else:
+        # The server passes over what it has executed, and tells where it is when it has; some do not tell.
+        start = LogPosition("", _FILE_START, executed)
+        found = _read(connection.server, start, GtidSet.parse(executed), upto=position, server_id=server_id)
+    if found is None:
         # Transactions of a backup that the server began with are in no file, and count as purged.
         ((purged,),) = connection.query("SELECT @@GLOBAL.gtid_purged")
-        start, known = LogPosition(position.file, _FILE_START), GtidSet.parse(str(purged or ""))
-    for event in _events(connection.server, start, upto=position, server_id=server_id, by_gtids=bool(executed)):
-        if event.type == EventType.PREVIOUS_GTIDS:
-            known = known.union(control.read_previous_gtids(event))
-        elif event.type == EventType.GTID:
-            known = known.with_transaction(control.read_mysql_gtid(event).text)
-        elif event.type == EventType.GTID_TAGGED:
-            raise ReplicationError(f"{position}: event GTID_TAGGED: a global id with a tag is not read")
-    return str(known)
+        start = LogPosition(position.file, _FILE_START)
+        found = _read(connection.server, start, GtidSet.parse(str(purged or "")), upto=position, server_id=server_id)
+    if found is None:
+        raise ReplicationError(
+            f"MySQL server {connection.server}: it ended its log at an event before {position}, as it does when"
+            " somebody ends the statement of a reader (KILL QUERY); run it again"
+        )
+    return str(found)
 
 
-def _events(
-    server: Server, start: LogPosition, *, upto: LogPosition, server_id: int, by_gtids: bool
-) -> Iterator[Event]:
-    """Yield the events up to a place, which is between two transactions; what they hold of rows is not looked at."""
-    place, checksum = start if start.file else LogPosition("start.000000", _FILE_START), False
+def _read(server: Server, start: LogPosition, known: GtidSet, *, upto: LogPosition, server_id: int) -> GtidSet | None:
+    """Return known global ids and those of the log up to a place between two transactions; None where it ends before.
+
+    What the log holds of rows is not looked at.
+
+    Args:
+        start: of a file; without one, behind its global ids.
+    """
+    by_gtids = not start.file
+    place, checksum = (LogPosition("start.000000", _FILE_START) if by_gtids else start), False
     with LogStream(server, start, server_id=server_id, to_end=True, by_gtids=by_gtids) as stream:
         for data in stream:
             of_file = data[4] != EventType.ROTATE
-            event = read_event(data, checksum=checksum if of_file else has_checksum(data), place=str(place))
+            event = read_event(
+                data, checksum=checksum if of_file else has_checksum(data), place=str(place), before=place.offset
+            )
             if event.type == EventType.FORMAT_DESCRIPTION:
                 checksum = control.read_format(event).checksum
             if event.type == EventType.ROTATE:
                 rotate = control.read_rotate(event)
                 place = LogPosition(rotate.file, rotate.position)
             elif event.end and not event.flags & ARTIFICIAL:
-                place = LogPosition(place.file, whole_end(event.end, before=place.offset))
-            begins = event.type == EventType.PREVIOUS_GTIDS and place.file == upto.file
-            if begins or place.order() <= upto.order():
-                yield event
+                place = LogPosition(place.file, event.end)
+            if event.type == EventType.PREVIOUS_GTIDS and place.file == upto.file:
+                known = known.union(control.read_previous_gtids(event))
+            elif event.type == EventType.GTID and place.order() <= upto.order():
+                known = known.with_transaction(control.read_mysql_gtid(event).text)
+            elif event.type == EventType.GTID_TAGGED:
+                raise ReplicationError(f"{place}: event GTID_TAGGED: a global id with a tag is not read")
             if place.order() >= upto.order() and event.type not in (EventType.ROTATE, EventType.FORMAT_DESCRIPTION):
-                return
-    raise ReplicationError(
-        f"MySQL server {server}: it ended its log at {place}, before {upto}, as it does when somebody ends the"
-        " statement of a reader (KILL QUERY); run it again"
-    )
+                return known
+    return None

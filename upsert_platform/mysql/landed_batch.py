@@ -51,13 +51,14 @@ def begin(source: StreamedTable, *, snapshot: bool) -> Progress:
         with Connection(settings.server) as connection:
             require_grants(connection, settings.database, settings.table)
             log = read_server_log(connection)
-            position = log.end if snapshot else _startup_position(source, replace(log.start, gtids=""), log.end)
+            position = log.end if snapshot else _startup_position(source, log.start, log.end)
             if not log.has(position):
                 raise ReplicationError(
                     f"table '{source.table.name}': the log of MySQL server {settings.server} does not hold the position"
                     f" {position}; its oldest file is {log.start.file}"
                 )
-            position = with_gtids(connection, position, executed=position.gtids, server_id=server_id_of(settings))
+            executed = log.executed if position == log.end else ""
+            position = with_gtids(connection, position, executed=executed, server_id=server_id_of(settings))
             table = read_table(connection, settings.database, settings.table)
             told_at = log_end(connection)
         if table is None:
@@ -176,8 +177,7 @@ class LandedBatch:
             moved = server_log.identity != progress.server
             if moved:
                 progress = _moved(progress, server_log)
-                end = server_log.end
-                visible = with_gtids(connection, end, executed=end.gtids, server_id=server_id)
+                visible = with_gtids(connection, server_log.end, executed=server_log.executed, server_id=server_id)
             else:
                 if not progress.position.gtids and server_log.has(progress.position):
                     position = with_gtids(connection, progress.position, executed="", server_id=server_id)
@@ -192,6 +192,9 @@ class LandedBatch:
             read += sum(item.rows for item in files)
         with Connection(self.settings.server) as connection:
             end = log_end(connection)
+            if moved:
+                # Where the other server sends nothing, this tells whether it has nothing to send.
+                end = with_gtids(connection, end, executed=server_log.executed, server_id=server_id)
         since = self.settings.startup_timestamp if self.settings.startup_mode is StartupMode.TIMESTAMP else None
         log = LogBatch(
             self.settings,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from upsert_platform.core.errors import ReplicationError
-from upsert_platform.mysql.binlog.stream import log_end, log_status
+from upsert_platform.mysql.binlog.stream import executed_gtids, log_end, log_status
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.position import LogPosition, holds_transactions
 
@@ -25,12 +25,14 @@ class ServerLog:
     Attributes:
         identity: of the server, for positions.
         end: where the log ends.
+        executed: global ids of transactions that were executed before it ended there.
         files: their sizes by name, in order.
     """
 
     identity: str
     end: LogPosition
     files: tuple[tuple[str, int], ...]
+    executed: str = ""
 
     def has(self, position: LogPosition) -> bool:
         """Return whether the log can be read from a position."""
@@ -38,7 +40,7 @@ class ServerLog:
 
     def has_all(self, gtids: str) -> bool:
         """Return whether the log holds every transaction that global ids name."""
-        return holds_transactions(self.end.gtids, gtids)
+        return holds_transactions(self.executed, gtids)
 
     @property
     def start(self) -> LogPosition:
@@ -62,9 +64,11 @@ def read_server_log(connection: Connection) -> ServerLog:
     Raises:
         ReplicationError: it keeps no log.
     """
+    # Asked for first: none of them stands behind the end.
+    executed = executed_gtids(connection)
     end = log_end(connection)
     rows = connection.query("SHOW BINARY LOGS")
-    return ServerLog(identity(connection), end, tuple((str(row[0]), int(row[1])) for row in rows))
+    return ServerLog(identity(connection), end, tuple((str(row[0]), int(row[1])) for row in rows), executed)
 
 
 def require_logged(connection: Connection, schema: str) -> str | None:
@@ -133,12 +137,17 @@ def await_visible(connection: Connection, position: LogPosition) -> None:
     if connection.is_mariadb():
         _await_snapshot(connection, position)
     elif position.gtids and connection.variable("gtid_mode") == "ON":
-        seconds = int(_PATIENCE_SECONDS)
-        ((late,),) = connection.query("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (position.gtids, seconds))
-        if late:
-            raise _not_visible(connection, position, "its transactions have not all been executed")
+        _await_executed(connection, position)
     else:
         _await_replicas(connection, position)
+
+
+def _await_executed(connection: Connection, position: LogPosition) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while connection.query("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (position.gtids,)) != [(1,)]:
+        if time.monotonic() > deadline:
+            raise _not_visible(connection, position, "its transactions have not all been executed")
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _await_snapshot(connection: Connection, position: LogPosition) -> None:

@@ -90,7 +90,7 @@ class MySqlTableSource(StreamedTable):
 
     def version(self, stream: TableStream) -> str:
         """Return the end of the log: its global ids, or file and offset."""
-        return stream.log.end.gtids or str(stream.log.end)
+        return stream.log.executed or str(stream.log.end)
 
     def details(self, positions: Positions) -> Mapping[str, str | int]:
         """The position in the log, and from which one on the changelog is consistent."""

@@ -95,9 +95,11 @@ def test_those_of_an_earlier_place_are_read_from_its_file(monkeypatch: pytest.Mo
 
 
 def test_a_log_that_ends_before_the_place_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked(monkeypatch, [rotate("log.000002"), format_description(), previous(150, (1, 4)), gtid(5, 399)])
-    with pytest.raises(ReplicationError, match=r"ended its log at log\.000002:399, before log\.000002:400"):
+    """Where a server does not tell of what it passes over, the file is read from its beginning."""
+    streams = asked(monkeypatch, [rotate("log.000002"), format_description(), previous(150, (1, 4)), gtid(5, 399)])
+    with pytest.raises(ReplicationError, match=r"ended its log at an event before log\.000002:400"):
         known(Told(), f"{SOURCE}:1-4")
+    assert [by_gtids for _, by_gtids in streams] == [True, False]
 
 
 def test_a_server_without_global_ids_tells_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from upsert_platform.local.database import USER, Database, start_database
 from upsert_platform.local.mariadb import mariadb_server
 from upsert_platform.local.mysql import mysql_server
-from upsert_platform.mysql.binlog.stream import log_end
+from upsert_platform.mysql.binlog.stream import executed_gtids
 from upsert_platform.mysql.connection import Connection, Server
 
 
@@ -55,7 +55,7 @@ class Kind:
     def await_replica(self, target: Connection, source: Connection) -> None:
         """Returns when a replica has all that its source has logged."""
         wait = "MASTER_GTID_WAIT" if self.name == "mariadb" else "WAIT_FOR_EXECUTED_GTID_SET"
-        assert target.query(f"SELECT {wait}(%s, 60)", (log_end(source).gtids,)) == [(0,)]
+        assert target.query(f"SELECT {wait}(%s, 60)", (executed_gtids(source),)) == [(0,)]
 
 
 KINDS = {

@@ -30,20 +30,21 @@ _MARIADB_CAPABILITY: Final = 4
 
 
 def log_end(connection: Connection) -> LogPosition:
-    """Return the end of a server's log, with the global ids of transactions that were executed before.
-
-    The last ones before the end may not be among them; `with_gtids` adds those.
+    """Return the end of a server's log, of which no global ids are known yet; `with_gtids` adds them.
 
     Raises:
         ReplicationError: it keeps no log.
     """
-    known = "gtid_binlog_pos" if connection.is_mariadb() else "gtid_executed"
-    # Asked for first: none of them stands behind the end.
-    gtids = "".join(str(connection.query(f"SELECT @@GLOBAL.{known}")[0][0] or "").split())
     rows = connection.query(log_status(connection))
     if not rows:
         raise ReplicationError(f"MySQL server {connection.server} keeps no log; start it with 'log_bin'")
-    return LogPosition(str(rows[0][0]), int(rows[0][1]), gtids)
+    return LogPosition(str(rows[0][0]), int(rows[0][1]))
+
+
+def executed_gtids(connection: Connection) -> str:
+    """Return the global ids of all transactions that a server has executed; others may stand in its log already."""
+    known = "gtid_binlog_pos" if connection.is_mariadb() else "gtid_executed"
+    return "".join(str(connection.query(f"SELECT @@GLOBAL.{known}")[0][0] or "").split())
 
 
 def log_status(connection: Connection) -> str:
