@@ -15,7 +15,7 @@ from upsert_platform.local.process import free_port
 from upsert_platform.sync.binding import load
 
 TABLES = 8
-WAIT = 1.0
+WAIT = 2.0
 AWAY = """
 CREATE TABLE away{n} (id BIGINT, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka', 'topic' = 'a{n}',
   'properties.bootstrap.servers' = '{servers}', 'key.format' = 'json', 'value.format' = 'json');
