@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.kafka import endpoint
 from upsert_platform.kafka.sink.destination import KafkaDestination
 from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.source.offsets import commit_to_group, discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes
 from upsert_platform.local.kafka import Broker
+from upsert_platform.writing.outcomes import run_tasks
 from upsert_platform_tests.kafka.ancient import ancient_broker
 from upsert_platform_tests.kafka.source.test_offsets import Positions
 from upsert_platform_tests.kafka.tables import declare, read
@@ -23,7 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_an_older_broker_is_written_and_read(spark: SparkSession, older_kafka_broker: Broker) -> None:
+def test_an_older_broker_is_written_and_read(
+    spark: SparkSession, older_kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     servers = older_kafka_broker.bootstrap_servers
     topic = f"older-{uuid.uuid4().hex[:8]}"
     options = {
@@ -38,8 +41,15 @@ def test_an_older_broker_is_written_and_read(spark: SparkSession, older_kafka_br
     table = read(declare(**options), writes=True)
     destination = KafkaDestination(table)
     changes = frame(spark, [(1, "a", "U", 1), (2, "b", "U", 1), (3, None, "D", 1)])
-    report = write(destination, changes, 1)
-    assert (report.upserts, report.deletes) == (2, 1)
+
+    def run_and_die(*arguments: Any, **more: Any) -> None:
+        run_tasks(*arguments, **more)
+        raise DestinationError("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("upsert_platform.kafka.sink.destination.run_tasks", run_and_die)
+        with pytest.raises(DestinationError, match="died"):
+            write(destination, changes, 1)
     assert write(destination, changes, 1).metrics["replayed"] == 3
     assert destination.state().applied_batch == 1
     assert sorted(written(servers, topic), key=str) == [

@@ -224,7 +224,7 @@ def test_an_emoji_in_a_key(partitions: dict[tuple[bytes, int], int]) -> None:
 
 @behaviour(68, "sink-parallelism")
 def test_writing_tasks(destination_of) -> None:
-    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, Applied(), {}, span(1)) == 100
+    assert destination_of("t", **{"sink.parallelism": "100"})._shares(None, Applied(), {}, span(1), "") == 100
 
 
 @pytest.mark.parametrize(
