@@ -27,12 +27,14 @@ def remove_old_proofs(lake: Lake, *, hours: int) -> int:
     runs: dict[tuple[str, ...], list[FileInfo]] = {}
     for info in system.get_file_info(FileSelector(start or "/", allow_not_found=True, recursive=True)):
         names = tuple(info.path.removeprefix(start).strip("/").split("/"))[:2]
-        if len(names) == 2 and names[1] != RESUMED:
+        # Folders of an object storage have no time, and go with their files.
+        is_file = info.type == FileType.File and info.mtime_ns is not None
+        if is_file and len(names) == 2 and names[1] != RESUMED:
             runs.setdefault(names, []).append(info)
     removed = 0
     for names, found in runs.items():
         if max(info.mtime_ns for info in found) <= time.time_ns() - hours * 3600 * 10**9:
             with suppress(FileNotFoundError):
                 system.delete_dir(f"{start}{'/'.join(names)}")
-                removed += sum(info.type == FileType.File for info in found)
+                removed += len(found)
     return removed

@@ -113,6 +113,8 @@ def _lost_rows(before: MySqlTable, now: MySqlTable) -> Iterator[str]:
 
     An index on more columns than one that was there accepts the same rows.
     """
+    if not before.unique:  # noted by an earlier version, which did not look at them: each table has its key at least
+        return
     for index in now.unique:
         if not any(set(other) <= set(index) for other in before.unique):
             yield f"rows that share a value of the unique index ({', '.join(index)})"

@@ -121,6 +121,6 @@ def _unknown_rows(table: str, count: int, keys: Sequence[str]) -> DestinationErr
         f"table '{table}' has {counted(count, 'row')} whose key no record names{named}: the topics are not read from"
         " their first record or have let go of some (or its old writer goes on), so nobody can tell whether these rows"
         " are right. Nothing was written to the table. To keep the rows, let the topics name them: declare an earlier"
-        " 'scan.startup.mode', or send them to the topic ('upsert-platform send TABLE ...') and adopt with --from-latest"
-        " --repair; every check would call them extra otherwise. --delete-unknown deletes them"
+        " 'scan.startup.mode', or send them to the topic ('upsert-platform send TABLE ...') and adopt with"
+        " --from-latest --repair; every check would call them extra otherwise. --delete-unknown deletes them"
     )

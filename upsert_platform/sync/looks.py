@@ -21,6 +21,7 @@ from upsert_platform.changelog.quarantine import quarantined_count
 from upsert_platform.core import check_names
 from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import UpsertPlatformError
+from upsert_platform.core.redaction import redact
 from upsert_platform.core.wording import counted
 from upsert_platform.sync.freshness import FreshnessLimits, judge
 from upsert_platform.sync.standing import accounted, standing_verdict
@@ -101,7 +102,7 @@ class Looks:
         except UpsertPlatformError as error:
             return Look(work=shown(error), failed=True)
         except Exception as error:  # noqa: BLE001 - of a library: what it leaves of one table is no reason to ask no other
-            return Look(work=f"it cannot be asked ({type(error).__name__}: {error})", failed=True)
+            return Look(work=redact(f"it cannot be asked ({type(error).__name__}: {error})"), failed=True)
 
     def _changelog(self, table: str) -> Look:
         with self._opening:

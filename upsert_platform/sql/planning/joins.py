@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Expression, Field, Filter, Join, Node, Project, column
 from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.sql.numbers import as_decimal
 from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type
 from upsert_platform.sql.reader import Fault
 
@@ -104,6 +105,20 @@ def with_columns(node: Node, given: Sequence[tuple[str, Expression]]) -> Node:
     return Project(node, (*((field.name, column(field)) for field in node.fields), *added))
 
 
+def compared_type(one: LogicalType, other: LogicalType) -> LogicalType | None:
+    """Return the type in which values of two types are equal where they are; None if they cannot be compared.
+
+    Of decimals it keeps all digits behind the point, which a type for both in one column may not: a value that has too
+    many digits before it for that is equal to none of the other side.
+    """
+    found = common_type(one, other)
+    if found is None or found.name is not TypeName.DECIMAL:
+        return found
+    scale = max(as_decimal(one).scale or 0, as_decimal(other).scale or 0)
+    whole = (found.precision or 0) - (found.scale or 0)
+    return replace(found, precision=min(38, whole + scale), scale=scale)
+
+
 def join_rows(
     left: Node,
     right: Node,
@@ -120,7 +135,7 @@ def join_rows(
     """
     on: tuple[list[tuple[str, Expression]], list[tuple[str, Expression]]] = ([], [])
     for one, other in pairs:
-        kind_of_both = common_type(one.type, other.type)
+        kind_of_both = compared_type(one.type, other.type)
         if kind_of_both is None:
             raise Fault(
                 f"a join compares {_plain(one.type)} with {_plain(other.type)}; CAST one to the type of the other",

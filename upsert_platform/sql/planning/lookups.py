@@ -28,8 +28,16 @@ from upsert_platform.core.plan import (
 )
 from upsert_platform.core.types import TypeName
 from upsert_platform.sql.expressions import Scope, render
-from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, padded, where_met, with_columns
-from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type, common_type
+from upsert_platform.sql.planning.joins import (
+    all_met,
+    compared_type,
+    conjuncts,
+    filtered,
+    padded,
+    where_met,
+    with_columns,
+)
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation, as_type
 from upsert_platform.sql.rendered import STRINGS
 
 
@@ -153,7 +161,7 @@ class FindsRows(ABC):
         both = (value.type.name, wanted.name)
         if TypeName.CHAR not in both and all(name in STRINGS for name in both):
             return value
-        shared = common_type(value.type, wanted)
+        shared = compared_type(value.type, wanted)
         if shared is None or replace(shared, nullable=True) != replace(wanted, nullable=True):
             kinds = [str(replace(kind, nullable=True)) for kind in (value.type, wanted)]
             raise self.left_columns.fault(

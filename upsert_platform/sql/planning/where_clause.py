@@ -329,7 +329,12 @@ class WhereClause(FromClause):
                 # Aggregates without GROUP BY have one row, whether WHERE lets rows pass or not.
                 grouped = group_rows(relation.node, own, self.names, groupings=Groupings(()), asked=items)
                 return Relation(grouped.node, ()), [], []
-            return relation, keys, others
+            # A single column has no part in EXISTS, and stays in the plan, by which a query knows its state.
+            given = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
+            if len(given) != 1 or len(items) != 1 or isinstance(node.expressions[0], (exp.Star, exp.Literal)):
+                return relation, keys, others
+            if isinstance(given[0], exp.Null) or around_of(items, own):
+                return relation, keys, others
         if len(items) != 1:
             raise self.fault(f"IN compares one column, the subquery gives {len(items)}", node)
         expression = own.expression(items[0])
