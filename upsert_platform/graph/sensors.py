@@ -31,13 +31,10 @@ from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
 from upsert_platform.graph.tables_behind import Answers, TablesBehind
 from upsert_platform.sync.changelog_hop import ChangelogPlan
-from upsert_platform.writing.time_limit import time_limit
 
 _MENDING: Final = (RECONCILE, REBUILD, REPLAY, DRAIN)
 """Jobs that repair tables."""
 _MOST_ACTIVE: Final = 100
-_ASKING_SECONDS: Final = 15.0
-"""Seconds within which requests to tables that may be behind have to end."""
 _NAMED: Final = 5
 """Tables that a message names of those that share a trouble."""
 _ACTIVE: Final = [
@@ -142,10 +139,8 @@ def new_offsets_sensor(
                     unread.setdefault(shown(error), []).append(name)
             heads = {name: plan.head for name, plan in plans.items()}
             repaired = _busy(runs, [names.named(name) for name in _MENDING])
-            # What is away must not take the time of the tick, which Dagster ends after a minute.
-            with time_limit(_ASKING_SECONDS):
-                without = (*state.failing, *tried)
-                answers = Answers() if repaired else behind.ask(platform, heads, state, now=now, without=without)
+            without = (*state.failing, *tried)
+            answers = Answers() if repaired else behind.ask(platform, heads, state, now=now, without=without)
         for text, tables in answers.unread.items():
             unread.setdefault(text, []).extend(tables)
         troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]

@@ -25,6 +25,9 @@ ASKED_ANEW_SECONDS: Final = 600.0
 """So long after its last answer a table is asked again without any reason: it may have been dropped, or reset."""
 AT_A_LOOK: Final = 20
 """Tables that one look asks at most; those whose answer is the oldest come first."""
+_ASKING_SECONDS: Final = 15.0
+"""Within which requests to tables have to end: what is away must not take the time of a tick, which Dagster ends after
+a minute."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,8 @@ class TablesBehind:
         except UpsertPlatformError as error:  # nothing of the project can be read
             return Answers(unread={shown(error): wanted})
         items = {name: _asked(self._inserts[name]) for name in wanted}
-        looks = Looks(hops).of(list(dict.fromkeys(item for found in items.values() for item in found)))
+        every = list(dict.fromkeys(item for found in items.values() for item in found))
+        looks = Looks(hops).of(every, seconds=_ASKING_SECONDS)
         behind, unread = [], dict[str, list[str]]()
         for name, asked in items.items():
             state.asked[name] = now, batches[name]

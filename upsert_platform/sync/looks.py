@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,6 +26,7 @@ from upsert_platform.core.redaction import redact
 from upsert_platform.core.wording import counted
 from upsert_platform.sync.freshness import FreshnessLimits, judge
 from upsert_platform.sync.standing import accounted, standing_verdict
+from upsert_platform.writing.time_limit import time_limit
 
 if TYPE_CHECKING:
     from upsert_platform.sync.project_hops import ProjectHops
@@ -77,18 +79,22 @@ class Looks:
         self._paused: Mapping[str, object] | None = None
         self._opening = Lock()
 
-    def of(self, wanted: Sequence[Asked]) -> dict[Asked, Look]:
+    def of(self, wanted: Sequence[Asked], *, seconds: float | None = None) -> dict[Asked, Look]:
         """Ask some tables.
 
         The first of each kind is asked alone: it loads modules, and what all share. The others are asked side by side,
         for half of their time goes by in brokers, tables and the reading of logs. Threads have the context of the
         caller: they share its connections, and wait as often as it does for endpoints that are away.
+
+        Args:
+            seconds: within which requests to tables have to end; as long as they take if left out.
         """
-        found = {item: self.one(item) for item in {item.kind: item for item in reversed(wanted)}.values()}
-        others = [item for item in wanted if item not in found]
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            asked = [pool.submit(copy_context().run, self.one, item) for item in others]
-            found |= {item: answer.result() for item, answer in zip(others, asked, strict=True)}
+        with nullcontext() if seconds is None else time_limit(seconds):
+            found = {item: self.one(item) for item in {item.kind: item for item in reversed(wanted)}.values()}
+            others = [item for item in wanted if item not in found]
+            with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+                asked = [pool.submit(copy_context().run, self.one, item) for item in others]
+                found |= {item: answer.result() for item, answer in zip(others, asked, strict=True)}
         return found
 
     def one(self, asked: Asked) -> Look:

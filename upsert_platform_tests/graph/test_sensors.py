@@ -58,7 +58,7 @@ class World:
         new = (OffsetRange("users", 0, 100, 100 + self.lag),) if self.lag or self.begins else ()
         return ChangelogPlan(head, (), new)
 
-    def of(self, wanted: Sequence[Asked]) -> dict[Asked, Look]:
+    def of(self, wanted: Sequence[Asked], *, seconds: float | None = None) -> dict[Asked, Look]:
         self.asked += [item.table for item in wanted if item.kind is Kind.TABLE]
         return dict.fromkeys(wanted, self.table)
 

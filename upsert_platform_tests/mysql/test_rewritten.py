@@ -97,6 +97,20 @@ def test_rows_that_a_copy_does_not_have(
         assert found == [f"rows that share a value of the unique index {index}" for index in expected]
 
 
+def test_unique_indexes_that_an_earlier_version_did_not_note_are_not_new() -> None:
+    before = MySqlTable("shop", "t", (ID, V), ("id",))
+    noted = replace(before, unique=(("id",),))
+
+    def found(before: MySqlTable, now: MySqlTable) -> list[str]:
+        sql = "RENAME TABLE t TO _t_del, _t_gho TO t"
+        return rewritten_columns(
+            before, now, sql=sql, strict=True, given=NOTHING, followed={"id", "v"}, known=["id", "v"]
+        )
+
+    assert found(before, noted) == []
+    assert found(noted, replace(noted, unique=(("id",), ("v",)))) != []
+
+
 def test_columns_that_nobody_follows_do_not_count() -> None:
     tables = [MySqlTable("shop", "t", columns, ("id",)) for columns in ((ID, V), (ID, V, MORE))]
     sql = "ALTER TABLE t ADD more BIGINT DEFAULT 5"
