@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -427,3 +428,29 @@ def test_a_step_asks_neither_where_it_runs_nor_what_its_rows_are_made_of() -> No
     asks = re.compile(r"isinstance\(spark, |DataFrame \| pa\.Table|pa\.Table \| DataFrame|def \w+_here\(")
     asking = [path.name for path in PACKAGE.rglob("*.py") if asks.search(path.read_text("utf-8"))]
     assert not asking
+
+
+def test_tests_are_collected_with_the_packages_of_the_lock() -> None:
+    """What `make test-systems` installs besides is imported inside tests: `make test` reads every file without it."""
+    pins = (PACKAGE.parent / "requirements.lock").read_text("utf-8")
+    locked = {_normal(name) for name in re.findall(r"^([A-Za-z0-9._-]+)(?:\[[\w,-]+\])?==", pins, re.MULTILINE)}
+    ours = {"upsert_platform", "upsert_platform_tests"}
+    distributions = packages_distributions()
+    missing = [
+        f"{path}: {name}"
+        for path, tree in _trees(Path(__file__).parent)
+        for name in _roots(tree)
+        if name not in sys.stdlib_module_names and name not in ours
+        if not locked & {_normal(found) for found in distributions.get(name, [])}
+    ]
+    assert not missing
+
+
+def _roots(tree: ast.Module) -> list[str]:
+    """What a file imports while it is read, without what its functions import."""
+    found = _imports(tree.body, set(), late=False)
+    return sorted({item.module.partition(".")[0] for item in found if not item.late})
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -20,8 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models.dashboard import Dashboard
 
 from upsert_platform.local.process import free_port
 from upsert_platform_tests.graph.stack import Stack
@@ -134,6 +132,9 @@ def test_every_panel_shows_something_and_alerts_fire_when_they_should(watched: W
 
 
 def test_grafanas_classes_read_every_field_of_the_dashboard() -> None:
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
     data = json.loads(DASHBOARD.read_text("utf-8"))
     written = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(data)))
     assert _left_out(data, written) == []
