@@ -44,7 +44,8 @@ class SensorState:
         failing: table that is written to its failures.
         seen: job to the storage number of its newest run that was there at the last look.
         running: storage numbers of those that had not ended then.
-        tried: table that a run was requested for without new records to those requests, since it last was written.
+        tried: table that a run was requested for without new records to those requests, until an answer says that it
+            is not behind.
         asked: table that was asked to when that was, and the batches of its changelogs then.
         unsettled: when a run was seen that may have left tables behind their changelogs, in seconds since 1970.
     """
@@ -59,18 +60,18 @@ class SensorState:
 
     @staticmethod
     def read(cursor: str | None) -> SensorState:
-        """The inverse of `text`; an empty state for a cursor of another version."""
+        """The inverse of `text`; what a cursor of another version does not have begins empty, as does one of none."""
         try:
             found = json.loads(cursor or "{}")
             failing, tried = (
-                {str(name): Failures(int(item["count"]), float(item["at"])) for name, item in found[part].items()}
-                for part in ("failing", "tried")
+                {str(name): Failures(int(item["count"]), float(item["at"])) for name, item in part.items()}
+                for part in (found.get("failing", {}), found.get("tried", {}))
             )
-            since = {str(name): float(at) for name, at in found["since"].items()}
-            seen = {str(name): int(number) for name, number in found["seen"].items()}
-            asked = {str(name): (float(at), int(batches)) for name, (at, batches) in found["asked"].items()}
-            running = [int(number) for number in found["running"]]
-            return SensorState(since, failing, seen, running, tried, asked, float(found["unsettled"]))
+            since = {str(name): float(at) for name, at in found.get("since", {}).items()}
+            seen = {str(name): int(number) for name, number in found.get("seen", {}).items()}
+            asked = {str(name): (float(at), int(batches)) for name, (at, batches) in found.get("asked", {}).items()}
+            running = [int(number) for number in found.get("running", ())]
+            return SensorState(since, failing, seen, running, tried, asked, float(found.get("unsettled", 0.0)))
         except (ValueError, KeyError, TypeError, AttributeError):
             return SensorState()
 
@@ -83,18 +84,21 @@ class SensorState:
         now = time.time()
         self.since = {name: self.since.get(name, now) for name, lag in lags.items() if lag}
 
-    def to_ask(self, batches: Mapping[str, int], unnoted: Collection[str], *, since: float) -> list[str]:
+    def to_ask(
+        self, batches: Mapping[str, int], unnoted: Collection[str], *, since: float, again: Collection[str] = ()
+    ) -> list[str]:
         """Tables with a reason to be asked, those first whose answer is the oldest.
 
         Args:
             batches: table to the batches of its changelogs now.
             unnoted: tables whose changelogs do not have it noted that they have applied those.
             since: an answer of before is old.
+            again: tables whose next request is due, should they still be behind.
         """
         found = []
         for name, there in batches.items():
             at, then = self.asked.get(name, (0.0, 0))
-            if at < max(since, self.unsettled) or (name in unnoted and then != there):
+            if name in again or at < max(since, self.unsettled) or (name in unnoted and then != there):
                 found.append((at, name))
         return [name for _, name in sorted(found)]
 
@@ -149,7 +153,8 @@ class SensorState:
             for table, successes in ended.items():
                 if all(successes):
                     self.failing.pop(table, None)
-                    self.tried.pop(table, None)
+                    if table in self.tried:  # whether that has brought it further is asked of the table itself
+                        self.asked.pop(table, None)
                 else:
                     last = self.failing.get(table)
                     at = record.end_time or time.time()

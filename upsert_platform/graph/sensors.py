@@ -139,8 +139,10 @@ def new_offsets_sensor(
                     unread.setdefault(shown(error), []).append(name)
             heads = {name: plan.head for name, plan in plans.items()}
             repaired = _busy(runs, [names.named(name) for name in _MENDING])
-            without = (*state.failing, *tried)
-            answers = Answers() if repaired else behind.ask(platform, heads, state, now=now, without=without)
+            answers = Answers()
+            if not repaired:
+                again = state.tried.keys() - tried.keys()
+                answers = behind.ask(platform, heads, state, now=now, without=state.failing.keys(), again=again)
         for text, tables in answers.unread.items():
             unread.setdefault(text, []).extend(tables)
         troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
@@ -154,7 +156,7 @@ def new_offsets_sensor(
             if _is_due(plan, sources[name], waited=now - state.since.get(name, now))
         ]
         alone = [name for name in targets if name in state.failing and name not in {*resting, *tried}]
-        alone += answers.behind
+        alone += [name for name in answers.behind if name not in tried]
         state.request(alone)
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
         if due:
@@ -169,7 +171,7 @@ def new_offsets_sensor(
         rests += [
             f"{name} is behind its changelog, and is tried again at {_clock(until)}"
             for name, until in tried.items()
-            if name not in resting
+            if name not in resting and name in state.tried
         ]
         told = "; ".join([*troubles, *waiting, *rests]) or "no new offsets"
         return dg.SensorResult(skip_reason=dg.SkipReason(told), cursor=state.text())

@@ -7,7 +7,7 @@ what a table has applied is noted in its changelog, whose head is read anyway.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +60,8 @@ class TablesBehind:
         state: SensorState,
         *,
         now: float,
-        without: Sequence[str] = (),
+        without: Collection[str] = (),
+        again: Collection[str] = (),
     ) -> Answers:
         """Ask tables that have a reason to be asked, and note that in the state.
 
@@ -70,10 +71,11 @@ class TablesBehind:
         Args:
             heads: table that is read to the head of its changelog, of those that could be read.
             without: tables that are not asked.
+            again: tables that were behind, and are asked without any other reason.
         """
         batches = {name: _batches(insert, heads) for name, insert in self._inserts.items() if name not in without}
         unnoted = {name for name in batches if _has_unnoted(self._inserts[name], heads)}
-        wanted = state.to_ask(batches, unnoted, since=now - ASKED_ANEW_SECONDS)[:AT_A_LOOK]
+        wanted = state.to_ask(batches, unnoted, since=now - ASKED_ANEW_SECONDS, again=again)[:AT_A_LOOK]
         if not wanted:
             return Answers()
         try:

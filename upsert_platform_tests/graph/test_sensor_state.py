@@ -63,5 +63,12 @@ def test_waits_double_up_to_the_longest_and_a_strange_cursor_begins_anew() -> No
         {"users": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5], {"u": Failures(1, 4.0)}, {"u": (5.0, 6)}, 8.0
     )
     assert SensorState.read(state.text()) == state
-    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12", '{"since": {}, "failing": {}, "seen": {}}'):
+    for strange in (None, "", "[]", "7", '{"since": {}}', "users:12", '{"since": 3}'):
         assert SensorState.read(strange) == SensorState()
+
+
+def test_what_a_cursor_of_before_does_not_have_begins_empty() -> None:
+    """As the version before wrote it: the waits of failing tables go on after an upgrade."""
+    before = '{"since": {"u": 1.0}, "failing": {"t": {"count": 2, "at": 3.0}}, "seen": {"sync": 7}, "running": [5]}'
+    read = SensorState.read(before)
+    assert read == SensorState({"u": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5])

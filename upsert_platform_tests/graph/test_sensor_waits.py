@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from upsert_platform.graph import tables_behind
 from upsert_platform.kafka import endpoint
 from upsert_platform.local.process import free_port
+from upsert_platform.sync.looks import Asked, Look, Looks
 from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack
 
@@ -114,6 +116,11 @@ def test_a_table_is_asked_for_whatever_has_left_it_behind(
     stack.produce(stack.users.second_wave(10))
     job = stack.definitions().resolve_job_def("sync")
     assert job.execute_in_process(instance=instance, asset_selection=[changelog]).success  # as somebody does by hand
+    started = dg.DagsterRunStatus.STARTED
+    repair = instance.add_run(dg.DagsterRun(job_name="reconcile", run_id=str(uuid.uuid4()), status=started))
+    assert look().run_requests == []  # a table that is being repaired is not asked
+    ended = dg.DagsterEvent(dg.DagsterEventType.RUN_CANCELED.value, repair.job_name)
+    instance.report_dagster_event(ended, repair.run_id)
     found = look()
     assert found.run_requests[0].asset_selection == [serving]
     assert follow(stack, instance, found)
@@ -129,6 +136,34 @@ def test_a_table_is_asked_for_whatever_has_left_it_behind(
     assert follow(stack, instance, found)
     assert stack.serving_differences() == []
     assert look().skip_message == "no new offsets"
+
+
+def test_a_table_that_stays_behind_is_asked_for_after_longer_and_longer(
+    stack: Stack, look: Callable[[], Any], instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that succeeds, and yet leaves a table behind, is no reason for the next one at once."""
+    serving = dg.AssetKey(["tables", "users_serving"])
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(20))
+    assert follow(stack, instance, look())
+    stays = [True]
+
+    def ask(asking: Looks, wanted: Iterable[Asked], *, seconds: float) -> dict[Asked, Look]:
+        return {item: Look(work="rows of before" if stays[0] else "") for item in wanted}
+
+    monkeypatch.setattr(Looks, "of", ask)
+    monkeypatch.setattr(tables_behind, "ASKED_ANEW_SECONDS", -1.0)
+    found = look()
+    assert found.run_requests[0].asset_selection == [serving]
+    assert follow(stack, instance, found)
+    for _ in range(2):
+        found = look()
+        assert found.run_requests == []
+        assert "users_serving is behind its changelog, and is tried again at" in found.skip_message
+    stays[0] = False
+    assert look().skip_message == "no new offsets"
+    stays[0] = True
+    assert look().run_requests[0].asset_selection == [serving]
 
 
 def test_a_table_of_the_latest_offset_reads_what_comes_behind_the_first_look(
