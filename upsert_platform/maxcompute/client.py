@@ -305,8 +305,12 @@ class Client:
             DestinationError: any other refusal.
         """
         table = self.odps.get_table(name.table, project=name.project, schema=name.schema)
-        found = self._run(lambda: list(table.partitions), f"listing the partitions of '{name}'")
-        return {_partition_text(item): item.creation_time.timestamp() for item in found}
+
+        def told() -> dict[str, float]:  # the client may ask once more for the time of a partition
+            return {_partition_text(item): item.creation_time.timestamp() for item in table.partitions}
+
+        found: dict[str, float] = self._run(told, f"listing the partitions of '{name}'")
+        return found
 
     def _run(self, request: Any, doing: str) -> Any:
         try:

@@ -179,9 +179,14 @@ def _await_replicas(connection: Connection, position: LogPosition) -> None:
 
 
 def waiting_sessions(connection: Connection) -> int:
-    """Return how many sessions wait for replicas (semi-sync), each with a transaction that the log has already."""
+    """Return how many sessions wait for replicas (semi-sync), each with a transaction in the log that no one sees yet.
+
+    Where sessions wait behind their commit (AFTER_COMMIT), others see it before any replica does: then it is 0.
+    """
     found = connection.query("SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_%_wait_sessions'")
-    return sum(int(value) for _, value in found)
+    count = sum(int(value) for _, value in found)
+    names = ("rpl_semi_sync_source_wait_point", "rpl_semi_sync_master_wait_point")
+    return 0 if count and any(connection.variable(name) == "AFTER_COMMIT" for name in names) else count
 
 
 def _longest_wait(connection: Connection) -> float:

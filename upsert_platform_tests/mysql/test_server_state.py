@@ -34,6 +34,7 @@ class Server:
 
     def __init__(self, clock: Clock, *, until: float = 0.0, timeout: float = 10.0, mode: str = "OFF") -> None:
         self.clock, self.until, self.timeout, self.mode = clock, until, timeout, mode
+        self.wait_point = "AFTER_SYNC"
         self.asked: list[object] = []
         self.executed = 0.0
 
@@ -44,7 +45,11 @@ class Server:
         return (8, 0, 36)
 
     def variable(self, name: str) -> str | None:
-        found = {"gtid_mode": self.mode, "rpl_semi_sync_source_timeout": str(int(self.timeout * 1000))}
+        found = {
+            "gtid_mode": self.mode,
+            "rpl_semi_sync_source_timeout": str(int(self.timeout * 1000)),
+            "rpl_semi_sync_source_wait_point": self.wait_point,
+        }
         return found.get(name)
 
     def query(self, sql: str, arguments: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -80,6 +85,13 @@ def test_a_replica_that_never_answers_is_told(clock: Clock) -> None:
         ReplicationError, match=r"log\.000001:400 is not visible after 60 s: sessions wait for replicas"
     ):
         await_visible(Server(clock, until=10**6, timeout=10**6), PLACE)  # type: ignore[arg-type]
+
+
+def test_what_waits_behind_its_commit_is_seen_already(clock: Clock) -> None:
+    server = Server(clock, until=10**6, timeout=10**6)
+    server.wait_point = "AFTER_COMMIT"
+    await_visible(server, PLACE)  # type: ignore[arg-type]
+    assert clock.now - 100 == pytest.approx(1.0, abs=0.1)
 
 
 def test_global_ids_are_waited_for_where_a_server_has_them(clock: Clock) -> None:
