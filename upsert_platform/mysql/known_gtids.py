@@ -13,6 +13,7 @@ from typing import Final
 from upsert_platform.core.errors import ReplicationError
 from upsert_platform.mysql.binlog import control
 from upsert_platform.mysql.binlog.events import ARTIFICIAL, EventType, has_checksum, read_event
+from upsert_platform.mysql.binlog.spool import spool_of
 from upsert_platform.mysql.binlog.stream import LogStream
 from upsert_platform.mysql.connection import Connection, Server
 from upsert_platform.mysql.position import GtidSet, LogPosition
@@ -69,7 +70,11 @@ def _read(server: Server, start: LogPosition, known: GtidSet, *, upto: LogPositi
     """
     by_gtids = not start.file
     place, checksum = (LogPosition("start.000000", _FILE_START) if by_gtids else start), False
-    with LogStream(server, start, server_id=server_id, to_end=True, by_gtids=by_gtids) as stream:
+    # Tables that share an id read one after the other: a server ends the reader of an id that comes once more.
+    with (
+        spool_of(server).waited_for(),
+        LogStream(server, start, server_id=server_id, to_end=True, by_gtids=by_gtids) as stream,
+    ):
         for data in stream:
             of_file = data[4] != EventType.ROTATE
             event = read_event(

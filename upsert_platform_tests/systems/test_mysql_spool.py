@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,9 +11,12 @@ from pyspark.sql import SparkSession
 
 from upsert_platform.local.database import Database
 from upsert_platform.mysql.binlog import spool
+from upsert_platform.mysql.binlog.events import EventType
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import log_end
 from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.mysql.known_gtids import with_gtids
+from upsert_platform.mysql.position import LogPosition
 from upsert_platform_tests.systems.followed import Followed
 from upsert_platform_tests.systems.servers import numbers, server_of
 
@@ -134,3 +138,26 @@ def test_a_server_that_was_started_anew_is_asked_again(
             assert item.rows() == item.wanted() == [(1, 1)]
     finally:
         database.stop()
+
+
+def test_global_ids_are_read_in_turn_with_readers_of_the_same_id(
+    connection: Connection, schema: str, server: Server
+) -> None:
+    """The server would end the reader that came first. MariaDB tells the ids without sending its log."""
+    start = log_end(connection)
+    connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY)")
+    end = log_end(connection)
+    found: list[LogPosition] = []
+
+    def ask() -> None:
+        with Connection(server) as own:
+            found.append(with_gtids(own, end, executed="", server_id=71))
+
+    asking = threading.Thread(target=ask)
+    with SpooledLog(spool_of(server), start, server_id=71) as log:
+        asking.start()
+        asking.join(3)
+        assert asking.is_alive() is not connection.is_mariadb()
+        assert any(data[4] == EventType.QUERY for data in log)
+    asking.join(60)
+    assert [bool(position.gtids) for position in found] == [True]

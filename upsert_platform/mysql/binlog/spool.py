@@ -14,6 +14,7 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final, Self
 
@@ -161,6 +162,16 @@ class LogSpool:
         self.turn = threading.Lock()
         self.chain: _Chain | None = None
         self._up: tuple[float, float] | None = None
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """Reads the log beside its readers: behind them, or at the end of the patience with them."""
+        has_turn = self.turn.acquire(timeout=_PATIENCE_SECONDS)
+        try:
+            yield
+        finally:
+            if has_turn:
+                self.turn.release()
 
     def found(self, position: LogPosition) -> tuple[_Chain, int] | None:
         """The chain, and the place in its file at which a reader begins; None where the server has to be asked."""
