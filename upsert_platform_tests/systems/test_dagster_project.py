@@ -127,6 +127,7 @@ class Ui:
             if passed == 4:
                 expect(page.get_by_text("4 / 4 Passed")).to_have_count(4, timeout=60 * SECONDS)
             expect(page.get_by_text("Failed", exact=True)).to_have_count(4 - passed, timeout=60 * SECONDS)
+            page.wait_for_timeout(2 * SECONDS)  # edges are drawn behind the groups
             page.screenshot(path=self.shots / f"{name}-{scheme}.png")
             page.close()
 
