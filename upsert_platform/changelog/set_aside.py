@@ -39,7 +39,7 @@ def set_aside(lake: Lake, location: TableLocation, *, moment: datetime | None = 
     named = (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H-%M-%SZ")
     aside = f"{FOLDER}/{named}/{folder}"
     files = _files_below(system, f"{prefix}{folder}")
-    for path in sorted(files, key=lambda path: (_LOG not in path.split("/"), "checkpoint" not in path, path)):
+    for path in sorted(files, key=_turn):
         target = f"{prefix}{aside}/{path.removeprefix(prefix).removeprefix(folder).lstrip('/')}"
         if location.path is not None:
             system.create_dir(target.rpartition("/")[0], recursive=True)
@@ -47,6 +47,11 @@ def set_aside(lake: Lake, location: TableLocation, *, moment: datetime | None = 
     if location.path is not None and files:
         system.delete_dir(f"{prefix}{folder}")
     return f"{lake.root.rstrip('/')}/{aside}" if files else None
+
+
+def _turn(path: str) -> tuple[bool, bool, str]:
+    *folders, name = path.split("/")
+    return _LOG not in folders, "checkpoint" not in name, path
 
 
 def _files_below(system: FileSystem, folder: str) -> list[str]:

@@ -203,10 +203,12 @@ class PartitionLifetimes(NamedTuple):
     Attributes:
         seconds: after which a partition that nobody has written may be gone.
         made: partition to when it was made, seconds since 1970; those that are there.
+        since: when the table itself was made, seconds since 1970; 0 where that is not known.
     """
 
     seconds: int
     made: Mapping[str, float]
+    since: float = 0.0
 
 
 class ExpiresPartitions(ABC):

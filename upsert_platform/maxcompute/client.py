@@ -66,6 +66,7 @@ class TableState:
         history_hours: how long a Delta table keeps versions; None when the service does not tell.
         lifecycle: days after which what nobody has written is dropped: partitions, or the whole of a table without
             them. None where nothing is.
+        made: when the table was made, seconds since 1970; 0 when the service does not tell.
     """
 
     columns: tuple[TableColumn, ...]
@@ -78,6 +79,7 @@ class TableState:
     version: int | None = None
     history_hours: int | None = None
     lifecycle: int | None = None
+    made: float = 0.0
 
     @property
     def partial_updates(self) -> bool:
@@ -355,6 +357,7 @@ def _state(table: Any) -> TableState:
         version=_number(reserved.get("cdc_latest_version")),
         history_hours=_number(reserved.get("acid.data.retain.hours", properties.get("acid.data.retain.hours"))),
         lifecycle=_number(table.lifecycle) or None,
+        made=table.creation_time.timestamp() if table.creation_time is not None else 0.0,
     )
 
 

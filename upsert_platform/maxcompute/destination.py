@@ -130,10 +130,11 @@ class MaxComputeDestination(
 
     def partition_lifetimes(self) -> PartitionLifetimes | None:
         """Return those of the table as it is: its lifecycle, which a declared one set when it was created."""
-        lifecycle = self._actual().lifecycle
-        if lifecycle is None or not self.table.partitions.columns or self.table.partitions.computed:
+        actual = self._actual()
+        if actual.lifecycle is None or not self.table.partitions.columns or self.table.partitions.computed:
             return None
-        return PartitionLifetimes(lifecycle * _DAY_SECONDS, self._client.partitions(self.table.target))
+        made = self._client.partitions(self.table.target)
+        return PartitionLifetimes(actual.lifecycle * _DAY_SECONDS, made, actual.made)
 
     def with_partition(self, changes: DataFrame, name: str) -> DataFrame:
         """Return a change frame with the spec of each row's partition."""

@@ -24,6 +24,7 @@ from upsert_platform.core.destination import STATUS, Destination, DestinationSta
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
 from upsert_platform.core.plan import expressions
+from upsert_platform.core.spark_failures import job_failures
 from upsert_platform.core.types import quote_name
 from upsert_platform.engine.engine import advance, plan_batch
 from upsert_platform.engine.store import PLAN, QueryStore
@@ -243,13 +244,12 @@ class _Planning:
 
     def of(self, target: Target) -> TablePlan:
         """Return the effect on one table."""
-        from pyspark.errors import PySparkException
-
         name = target.table.name
+        refusals: tuple[type[Exception], ...] = (UpsertPlatformError, *job_failures())
         try:
             with closing(target.open()) as destination:
                 return self._compared(target, destination, destination.state())
-        except (UpsertPlatformError, PySparkException) as raised:
+        except refusals as raised:
             # Tasks that read a table raise their errors through Spark.
             error = raised if isinstance(raised, UpsertPlatformError) else failure_of(raised)
             if error is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
 from upsert_platform.core.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
+from upsert_platform.core.spark_failures import job_failures
 from upsert_platform.core.types import arrow_type
 from upsert_platform.sync.arrow_insert import ArrowInsert
 from upsert_platform.sync.comparison import SAMPLE_ROWS
@@ -65,8 +66,6 @@ def equal_in_tasks(
     reads = destination.reads_in_tasks(since=since, rows=rows)
     if reads is None:
         return NOT_COMPARED
-    from pyspark.errors import PySparkException
-
     from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, GivenKeys, KeysOfRows, Sample
 
@@ -104,7 +103,7 @@ def equal_in_tasks(
                         return equality
             given = KeysOfRows(by_arrow.keys(), key) if by_arrow is not None else None
             other = found(given or GivenKeys(_joined(expecting.result()[1])))
-        except PySparkException:  # of a row of another key, perhaps; whoever looks closer reads these keys alone
+        except job_failures():  # of a row of another key, perhaps; whoever looks closer reads these keys alone
             return NOT_COMPARED
         return _sides(expecting.result()[0], other, tells_deletes=reads.tells_deletes)
 
@@ -120,8 +119,6 @@ def equal_everywhere(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     reads = destination.all_in_tasks(at_once=spark.sparkContext.defaultParallelism)
     if reads is None:
         return NOT_COMPARED
-    from pyspark.errors import PySparkException
-
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, FoundRows, GivenKeys
 
     key = _schema([fields.field(name) for name in destination.primary_key])
@@ -150,7 +147,7 @@ def equal_everywhere(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
             expecting = thread.submit(expected)
             found, _ = _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))
             return _sides(expecting.result(), found, tells_deletes=False)
-    except PySparkException:  # a worker without memory, perhaps: Spark divides what a task would hold
+    except job_failures():  # a worker without memory, perhaps: Spark divides what a task would hold
         return NOT_COMPARED
 
 

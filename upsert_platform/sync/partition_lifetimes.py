@@ -2,7 +2,7 @@
 
 A partition is gone some time after it was written last. So a row may be gone if its batch is that old and the partition
 is not there, or was made anew since it could be gone; a row that lacks in a partition that was there all the time is
-missing.
+missing. Nor can a row be gone from a table that was made a shorter time ago: what is old was written into it lately.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ def gone_upto(store: ChangelogStore, lifetimes: PartitionLifetimes, *, now: date
     made = {name: int(at) // _HOUR * _HOUR for name, at in lifetimes.made.items()}
     hours = sorted(set(made.values()))
     moments = [now - life, *(datetime.fromtimestamp(hour, UTC) - life for hour in hours)]
-    absent, *found = last_batches_before(store, moments)
+    absent, *found = (
+        batch if moment.timestamp() >= lifetimes.since else 0
+        for moment, batch in zip(moments, last_batches_before(store, moments), strict=True)
+    )
     upto = dict(zip(hours, found, strict=True))
     return absent, {name: min(absent, upto[hour]) for name, hour in made.items()}
 

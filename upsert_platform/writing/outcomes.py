@@ -16,6 +16,7 @@ from upsert_platform.core import errors
 from upsert_platform.core.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.core.masking import NO_MASK, Mask
+from upsert_platform.core.spark_failures import job_failures
 from upsert_platform.core.task_runner import RowsOfTask
 from upsert_platform.writing.judge import Judge
 
@@ -29,7 +30,7 @@ reason) where there is no file for them."""
 _EXAMPLES: Final = 20
 _BATCH_ROWS: Final = 20_000
 """Rows that a task in this process is given at once: as many as Spark gives its tasks."""
-_TASK_DIED: Final = "PythonException"
+_TASK_DIED: Final = ("PythonException", "Python worker exited")
 _RAISED: Final = re.compile(
     r"^upsert_platform\.(?:\w+\.)*(?P<kind>\w+): (?P<text>.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)",
     re.DOTALL | re.MULTILINE,
@@ -229,13 +230,11 @@ def raising_what_tasks_raised(what: str) -> Iterator[None]:
     Raises:
         UpsertPlatformError: what a task raised, or DestinationError when it ended otherwise.
     """
-    from pyspark.errors import PySparkException
-
     try:
         yield
-    except PySparkException as error:
+    except job_failures() as error:
         raised = failure_of(error)
-        if raised is None and _TASK_DIED not in str(error):
+        if raised is None and not any(sign in str(error) for sign in _TASK_DIED):
             raise
         raise raised or DestinationError(f"{what}: a writing task failed: {str(error)[:2000]}") from error
 

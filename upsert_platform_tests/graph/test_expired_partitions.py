@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
+from upsert_platform.maxcompute.destination import MaxComputeDestination
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.graph.test_reconcile import command
 
@@ -35,6 +37,12 @@ def test_rows_of_a_partition_that_expired_stay_away(stack: Stack, monkeypatch: p
 
     code, (told,) = command(stack, "verify", "users_warehouse")
     assert (code, told["missing"], told.get("expired", 0)) == (3, 3, 0), "no partition is a month old"
+    with closing(stack.hop("users_warehouse").destination) as destination:
+        assert isinstance(destination, MaxComputeDestination)
+        lifetimes = destination.partition_lifetimes()
+    assert lifetimes is not None
+    moments = (lifetimes.since, *lifetimes.made.values())
+    assert all(abs(datetime.now(UTC).timestamp() - moment) < 600 for moment in moments)
     later = datetime.now(UTC) + timedelta(days=40)
     monkeypatch.setattr("upsert_platform.sync.partition_lifetimes.now", lambda: later)
     code, (told,) = command(stack, "verify", "users_warehouse")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -315,6 +316,25 @@ def test_a_whole_destination_is_equal_where_the_last_rows_of_its_keys_are(
     assert (compared.rows is not None) is equal
     if equal:
         assert compared == (True, (40, 39))
+
+
+class Dying(Topic):
+    """A destination whose tasks are killed, as they are for want of memory."""
+
+    def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
+        return RowsByShare(lambda: Shares(2, _die), others=False, tells_deletes=True, replaced=True)
+
+
+def _die(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    os._exit(137)
+    yield from batches
+
+
+def test_tasks_that_are_killed_leave_the_comparison_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    hop = hop_to(Place(), tmp_path)
+    append(hop.store, 1, FIRST)
+    hop.destination = Dying(Place(), "", native=True)
+    assert equal_everywhere(spark, hop, upto=1) == equal_in_tasks.NOT_COMPARED
 
 
 def test_many_keys_that_end_with_a_delete_are_left_to_a_closer_look(

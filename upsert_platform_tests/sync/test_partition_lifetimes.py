@@ -34,3 +34,11 @@ def test_rows_are_gone_where_the_partition_is_or_was_made_anew_long_after_them(
     assert absent == 70, "30 days, but for the hour that reading takes"
     # One that was made 10 days ago may have been gone for what was written 40 days ago or before.
     assert present == {"ds=old": 0, "ds=anew": 59, "ds=first": 0}
+    # Nothing is gone of a table that was made anew 20 days ago, and filled with rows of a hundred days.
+    since = ago(20)
+    lately = partition_lifetimes.gone_upto(store, PartitionLifetimes(30 * DAY, made, since), now=NOW)
+    assert lately == (0, dict.fromkeys(made, 0))
+    # One that was made 35 days ago may have lost, by now, what was written into it in the first five.
+    since = ago(35)
+    absent, present = partition_lifetimes.gone_upto(store, PartitionLifetimes(30 * DAY, made, since), now=NOW)
+    assert (absent, present) == (70, dict.fromkeys(made, 0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Final
 
 from upsert_platform.core.error_catalogue import identified
 from upsert_platform.core.errors import LeaseHeldError, StaleDeclarationError, UpsertPlatformError
+from upsert_platform.core.spark_failures import known_job_failures
 from upsert_platform.sync.streaming.steps import Step
 
 FIRST_BACKOFF: Final = 0.5
@@ -123,9 +123,4 @@ def failures() -> tuple[type[BaseException], ...]:
     from confluent_kafka import KafkaException
     from deltalake.exceptions import DeltaError
 
-    found: list[type[BaseException]] = [UpsertPlatformError, OSError, KafkaException, DeltaError]
-    if "pyspark.errors" in sys.modules:
-        from pyspark.errors import PySparkException
-
-        found.append(PySparkException)
-    return tuple(found)
+    return (UpsertPlatformError, OSError, KafkaException, DeltaError, *known_job_failures())
