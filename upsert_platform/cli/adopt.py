@@ -183,7 +183,7 @@ def _print(table: str, found: Adoption, *, dry_run: bool) -> None:
             f" {report.refused_count} refused"
         )
     if found.done.unnamed:
-        click.echo(f"{table}: {counted(found.done.unnamed, 'row')} deleted whose key no record names: --delete-unknown")
+        click.echo(f"{table}: {counted(found.done.unnamed, 'row')} deleted whose key no record names")
     if found.duplicates:
         click.echo(
             f"{table}: {counted(found.duplicates, 'key')} now with values in several partitions, since the old writer"

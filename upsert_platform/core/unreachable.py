@@ -81,5 +81,8 @@ def reaching(endpoint: Hashable) -> Iterator[None]:
     try:
         yield
     except EndpointError as error:
+        text = failures.text(endpoint)
+        if text is not None:  # of a thread that waited for it, too: all say the same
+            raise EndpointError(text) from error
         failures.known[endpoint] = (str(error), time.monotonic() + failures.seconds)
         raise

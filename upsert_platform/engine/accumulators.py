@@ -433,6 +433,9 @@ def _quotient(call: Call, item: Accumulator, sums: pa.ChunkedArray, counts: pa.C
         return pa.array(totals.astype(kind.to_pandas_dtype()), kind, mask=numbers == 0)
     if call.function == "sum":
         return pc.if_else(pa.array(numbers != 0), sums, pa.scalar(None, sums.type)).cast(kind)
-    unit = Decimal(1).scaleb(-(call.type.scale or 0))
+    unit = Decimal(1).scaleb(-kind.scale)
+    beyond = Decimal(1).scaleb(kind.precision - kind.scale)
     pairs = zip(sums.to_pylist(), numbers.tolist(), strict=True)
-    return pa.array([_DIVISION.quantize(_DIVISION.divide(total, n), unit) if n else None for total, n in pairs], kind)
+    means = [_DIVISION.quantize(_DIVISION.divide(total, n), unit) if n else None for total, n in pairs]
+    # What the type of an AVG does not hold is null, as in Flink.
+    return pa.array([None if mean is None or abs(mean) >= beyond else mean for mean in means], kind)

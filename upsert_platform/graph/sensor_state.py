@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
 
 from upsert_platform.graph.own_runs import OwnRuns
+
+if TYPE_CHECKING:
+    from dagster._core.execution.stats import RunStepKeyStatsSnapshot
 
 LONGEST: Final = timedelta(hours=6)
 """Between two tries of a table, however often it has failed."""
@@ -47,6 +50,7 @@ class SensorState:
         tried: table that a run was requested for without new records to those requests, until an answer says that it
             is not behind.
         asked: table that was asked to when that was, and the batches of its changelogs then.
+        unlanded: table that is read to the consecutive failures of its changelog.
         unsettled: when a run was seen that may have left tables behind their changelogs, in seconds since 1970.
     """
 
@@ -57,21 +61,26 @@ class SensorState:
     tried: dict[str, Failures] = field(default_factory=dict)
     asked: dict[str, tuple[float, int]] = field(default_factory=dict)
     unsettled: float = 0.0
+    unlanded: dict[str, Failures] = field(default_factory=dict)
 
     @staticmethod
     def read(cursor: str | None) -> SensorState:
         """The inverse of `text`; what a cursor of another version does not have begins empty, as does one of none."""
         try:
             found = json.loads(cursor or "{}")
-            failing, tried = (
-                {str(name): Failures(int(item["count"]), float(item["at"])) for name, item in part.items()}
-                for part in (found.get("failing", {}), found.get("tried", {}))
+            failing, tried, unlanded = (
+                {
+                    str(name): Failures(int(item["count"]), float(item["at"]))
+                    for name, item in found.get(part, {}).items()
+                }
+                for part in ("failing", "tried", "unlanded")
             )
             since = {str(name): float(at) for name, at in found.get("since", {}).items()}
             seen = {str(name): int(number) for name, number in found.get("seen", {}).items()}
             asked = {str(name): (float(at), int(batches)) for name, (at, batches) in found.get("asked", {}).items()}
             running = [int(number) for number in found.get("running", ())]
-            return SensorState(since, failing, seen, running, tried, asked, float(found.get("unsettled", 0.0)))
+            unsettled = float(found.get("unsettled", 0.0))
+            return SensorState(since, failing, seen, running, tried, asked, unsettled, unlanded)
         except (ValueError, KeyError, TypeError, AttributeError):
             return SensorState()
 
@@ -115,6 +124,7 @@ class SensorState:
         job: str,
         mended_by: Collection[str],
         steps: Mapping[str, str],
+        landing: Mapping[str, str],
         others: Collection[str] = (),
     ) -> None:
         """Looks at the runs that ended since the last look: which tables failed, and which did not.
@@ -124,6 +134,7 @@ class SensorState:
             job: whose runs count.
             mended_by: jobs that repair tables; after one that succeeded all are tried again.
             steps: step key to the table that it writes or checks.
+            landing: step key to the table whose changelog it appends to.
             others: jobs that write tables, too; where such a run got is asked of the tables.
         """
         running, records = self.running, list[dg.RunRecord]()
@@ -144,18 +155,34 @@ class SensorState:
                 if record.dagster_run.is_success and record.dagster_run.job_name in mended_by:
                     self.failing.clear()
                     self.tried.clear()
+                    self.unlanded.clear()
                 continue
-            ended: dict[str, list[bool]] = {}
-            for stats in runs.instance.get_run_step_stats(record.dagster_run.run_id):
-                table = steps.get(stats.step_key)
-                if table is not None and stats.status is not None and stats.status.value in ("SUCCESS", "FAILURE"):
-                    ended.setdefault(table, []).append(stats.status.value == "SUCCESS")
-            for table, successes in ended.items():
-                if all(successes):
-                    self.failing.pop(table, None)
-                    if table in self.tried:  # whether that has brought it further is asked of the table itself
-                        self.asked.pop(table, None)
-                else:
-                    last = self.failing.get(table)
-                    at = record.end_time or time.time()
-                    self.failing[table] = Failures(1 + (last.count if last else 0), at)
+            stats = runs.instance.get_run_step_stats(record.dagster_run.run_id)
+            at = record.end_time or time.time()
+            landed, ended = _ended(stats, landing), _ended(stats, steps)
+            _count(self.unlanded, landed, at=at)
+            _count(self.failing, ended, at=at)
+            for table in [table for table, succeeded in ended.items() if succeeded and table in self.tried]:
+                self.asked.pop(table, None)  # whether that has brought it further is asked of the table itself
+            if not all(landed.values()):  # the run went no further: what it did not try is no failure of the tables
+                for table in [name for name, item in self.tried.items() if item.count == 1 and name not in ended]:
+                    self.asked.pop(table, None)
+                    self.tried.pop(table)
+
+
+def _ended(stats: Sequence[RunStepKeyStatsSnapshot], steps: Mapping[str, str]) -> dict[str, bool]:
+    """Return the tables whose steps a run has carried out, each with whether all of these succeeded."""
+    found: dict[str, bool] = {}
+    for item in stats:
+        table = steps.get(item.step_key)
+        if table is not None and item.status is not None and item.status.value in ("SUCCESS", "FAILURE"):
+            found[table] = found.get(table, True) and item.status.value == "SUCCESS"
+    return found
+
+
+def _count(known: dict[str, Failures], ended: Mapping[str, bool], *, at: float) -> None:
+    """Count the failures of tables, and forget those of tables that succeeded."""
+    for table, succeeded in ended.items():
+        last = known.pop(table, None)
+        if not succeeded:
+            known[table] = Failures(1 + (last.count if last else 0), at)

@@ -5,8 +5,11 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 
 import time
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Final
 
 import dagster as dg
@@ -15,6 +18,7 @@ from upsert_platform.core.error_catalogue import shown
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
 from upsert_platform.core.platform_options import PlatformSettings, platform_settings
+from upsert_platform.core.redaction import redact
 from upsert_platform.core.unreachable import waiting_once
 from upsert_platform.graph.affected import Affected, following, written
 from upsert_platform.graph.component_settings import SensorSettings
@@ -35,6 +39,8 @@ from upsert_platform.sync.changelog_hop import ChangelogPlan
 _MENDING: Final = (RECONCILE, REBUILD, REPLAY, DRAIN)
 """Jobs that repair tables."""
 _MOST_ACTIVE: Final = 100
+_SIDE_BY_SIDE: Final = 8
+"""Sources that are asked at a time."""
 _NAMED: Final = 5
 """Tables that a message names of those that share a trouble."""
 _ACTIVE: Final = [
@@ -62,7 +68,8 @@ def new_offsets_sensor(
     ``sync.min-records`` and ``sync.max-wait`` of a table that is read say when its records are worth a run. A table
     that failed is left out until its ``sync.retry-after`` has passed, twice as long after each further failure; the
     others go on. Then it is asked for by itself, with its query: it needs its changelogs alone, so it catches up even
-    while a topic cannot be reached. So is a table that is behind its changelogs while their topics bring nothing
+    while a topic cannot be reached, or its records cannot be read. A changelog that failed waits as long before its
+    records are a reason again. A table that is behind its changelogs while their topics bring nothing is asked for, too
     (`TablesBehind`), again after the same times where a run does not change that.
 
     Args:
@@ -88,6 +95,7 @@ def new_offsets_sensor(
         for step in (names.destination_key(name).to_python_identifier(), names.op_name("check", name))
     }
 
+    landing = {names.changelog_key(name).to_python_identifier(): name for name in sources}
     behind = TablesBehind(project, tuple(targets))
 
     def request(part: Affected, **tags: str) -> dg.RunRequest:
@@ -118,25 +126,26 @@ def new_offsets_sensor(
             job=names.named(SYNC),
             mended_by=[names.named(name) for name in _MENDING],
             steps=steps,
+            landing=landing,
             others=[names.named(STREAM)],
         )
         now = time.time()
-        resting, tried = (
+        resting, tried, unlanded = (
             {
                 name: until
                 for name, failures in known.items()
-                if name in targets and (until := failures.until(targets[name].retry_after)) > now
+                if name in declared and (until := failures.until(declared[name].retry_after)) > now
             }
-            for known in (state.failing, state.tried)
+            for known, declared in ((state.failing, targets), (state.tried, targets), (state.unlanded, sources))
         )
         plans: dict[str, ChangelogPlan] = {}
         unread: dict[str, list[str]] = {}
         with waiting_once():
-            for name in sources:
-                try:
-                    plans[name] = platform.changelog_hop(name, run="sensor").plan()
-                except UpsertPlatformError as error:
-                    unread.setdefault(shown(error), []).append(name)
+            for name, found in _planned(platform, sources).items():
+                if isinstance(found, str):
+                    unread.setdefault(found, []).append(name)
+                else:
+                    plans[name] = found
             heads = {name: plan.head for name, plan in plans.items()}
             repaired = _busy(runs, [names.named(name) for name in _MENDING])
             answers = Answers()
@@ -153,10 +162,12 @@ def new_offsets_sensor(
         due = [
             name
             for name, plan in plans.items()
-            if _is_due(plan, sources[name], waited=now - state.since.get(name, now))
+            if name not in unlanded and _is_due(plan, sources[name], waited=now - state.since.get(name, now))
         ]
         alone = [name for name in targets if name in state.failing and name not in {*resting, *tried}]
         alone += [name for name in answers.behind if name not in tried]
+        if alone:  # a changelog that may fail once more is asked for by itself: these tables would wait for it
+            due = [name for name in due if name not in state.unlanded]
         state.request(alone)
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
         if due:
@@ -167,16 +178,39 @@ def new_offsets_sensor(
         if alone:
             return dg.SensorResult(run_requests=[request(written(project, alone))], cursor=state.text())
         waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
-        rests = [f"{name} failed, and is tried again at {_clock(until)}" for name, until in resting.items()]
+        rests = [
+            f"{name} failed, and is tried again at {_clock(until)}"
+            for name, until in (*unlanded.items(), *resting.items())
+        ]
         rests += [
             f"{name} is behind its changelog, and is tried again at {_clock(until)}"
             for name, until in tried.items()
             if name not in resting and name in state.tried
         ]
-        told = "; ".join([*troubles, *waiting, *rests]) or "no new offsets"
+        repairs = [f"no table is asked: {repaired}"] if repaired else []
+        told = "; ".join([*troubles, *waiting, *rests, *repairs]) or "no new offsets"
         return dg.SensorResult(skip_reason=dg.SkipReason(told), cursor=state.text())
 
     return new_offsets
+
+
+def _planned(platform: PlatformResource, sources: Collection[str]) -> dict[str, ChangelogPlan | str]:
+    """Return what is to be read of each source, or why that is not known; an endpoint that is silent holds none up."""
+    opening = Lock()
+
+    def plan(name: str) -> ChangelogPlan | str:
+        try:
+            with opening:
+                hop = platform.changelog_hop(name, run="sensor")
+            return hop.plan()
+        except UpsertPlatformError as error:
+            return shown(error)
+        except Exception as error:  # noqa: BLE001 - of a library: what it leaves of one source is no reason to read no other
+            return redact(f"it cannot be asked ({type(error).__name__}: {error})")
+
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        asked = {name: pool.submit(copy_context().run, plan, name) for name in sources}
+        return {name: answer.result() for name, answer in asked.items()}
 
 
 def _targets(project: Project) -> list[str]:

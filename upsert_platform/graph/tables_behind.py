@@ -29,6 +29,8 @@ _ASKING_SECONDS: Final = 15.0
 """Within which requests to tables have to end: what is away must not take the time of a tick, which Dagster ends after
 a minute."""
 
+_TURN_SECONDS: Final = 0.001
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -86,11 +88,14 @@ class TablesBehind:
         every = list(dict.fromkeys(item for found in items.values() for item in found))
         looks = Looks(hops).of(every, seconds=_ASKING_SECONDS)
         behind, unread = [], dict[str, list[str]]()
-        for name, asked in items.items():
+        for place, (name, asked) in enumerate(items.items()):
             state.asked[name] = now, batches[name]
             found = [looks[item] for item in asked]
             failed = next((look.work for look in found if look.failed), "")
             if failed:
+                # Behind those that answered, and the last first: whom the time of this look was too short for comes
+                # before whoever used it up.
+                state.asked[name] = now + (len(items) - place) * _TURN_SECONDS, batches[name]
                 unread.setdefault(failed, []).append(name)
             elif any(look.work for look in found) and not _is_paused(found):
                 behind.append(name)

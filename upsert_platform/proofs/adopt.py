@@ -96,8 +96,11 @@ def adopt(
         raise _unknown_rows(target.table.name, proof.unknown, proof.unknown_keys)
 
     def check_unnamed(found: Comparison) -> None:
-        if found.extra and not delete_unknown and (proof.unknown or not repair):
-            raise _unknown_rows(target.table.name, found.extra, tuple(row["key"] for row in found.sample))
+        # A changelog that is there may lack records that the proof has read, of rows that are right.
+        if not delete_unknown and (found.extra > proof.strays or (found.extra and proof.unknown)):
+            keys = tuple(row["key"] for row in found.sample)
+            late = "" if proof.unknown else next(iter(tables_of(target, binding)), "")
+            raise _unknown_rows(target.table.name, found.extra, keys, late=late)
 
     tell("reading the topics into the lake")
     read_topics(spark, target, binding, lake, run=run)
@@ -114,9 +117,20 @@ def adopt(
         return Adoption(proof, done, *duplicates_of(spark, target, destination, examples))
 
 
-def _unknown_rows(table: str, count: int, keys: Sequence[str]) -> DestinationError:
-    """Return the refusal to go on: these rows would be deleted, and checks would call them extra where they stayed."""
+def _unknown_rows(table: str, count: int, keys: Sequence[str], *, late: str = "") -> DestinationError:
+    """Return the refusal to go on: these rows would be deleted, and checks would call them extra where they stayed.
+
+    Args:
+        late: a table that is read, whose changelog does not name some of them, as its topics do.
+    """
     named = f" ({'; '.join(keys[:_NAMED_KEYS])}{', ...' if count > len(keys[:_NAMED_KEYS]) else ''})" if keys else ""
+    if late:
+        return DestinationError(
+            f"table '{table}' has {counted(count, 'row')} whose key no record names{named} in the lake: its changelog"
+            " begins behind records that the topics have, and that the table is proven by. Nothing was written to the"
+            f" table. Have the changelog read from the declared start ('upsert-platform reset {late}'), and adopt it"
+            " again. --delete-unknown deletes the rows"
+        )
     return DestinationError(
         f"table '{table}' has {counted(count, 'row')} whose key no record names{named}: the topics are not read from"
         " their first record or have let go of some (or its old writer goes on), so nobody can tell whether these rows"

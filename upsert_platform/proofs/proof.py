@@ -62,6 +62,7 @@ class Proof:
         moving: keys that differ, and that the topic has changed since the stated end; `moving_keys` names some.
         unknown: rows whose key no record names, of a topic that has let go of records: nobody can tell whether they
             belong there; `unknown_keys` names some.
+        strays: rows among those found to be extra whose key no record names, of topics that have all of their records.
         duplicates: keys that the table holds more than once; `duplicate_keys` names some.
         quarantined: records that could not be decoded.
         looks: how often rows were looked at.
@@ -77,6 +78,7 @@ class Proof:
     moving_keys: tuple[str, ...] = ()
     unknown: int = 0
     unknown_keys: tuple[str, ...] = ()
+    strays: int = 0
     duplicates: int = 0
     duplicate_keys: tuple[str, ...] = ()
     quarantined: int = 0
@@ -328,6 +330,10 @@ class Judging:
         else:
             unknown = None
         found = summed(self._hop, _kept(settled.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
+        strays = 0
+        if unknown is None and found.extra:
+            unnamed = _kept(settled.where(is_unnamed()).drop(CHANGE))
+            strays = summed(self._hop, unnamed, batch=self._batch, complete=True, most=0).extra
         moved = summed(self._hop, _kept(moving.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
         return Proof(
             table=self._hop.destination.name,
@@ -343,6 +349,7 @@ class Judging:
             moving_keys=tuple(row["key"] for row in moved.sample),
             unknown=0 if unknown is None else unknown.extra,
             unknown_keys=() if unknown is None else tuple(row["key"] for row in unknown.sample),
+            strays=strays,
             looks=looks,
         )
 

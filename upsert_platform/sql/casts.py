@@ -31,7 +31,7 @@ _MICROSECONDS_OF_DAY: Final = 86_400_000_000
 _PLAIN_SCALE: Final = 6
 """Up to it Spark writes a decimal without an exponent."""
 _NESTED: Final = (_N.ARRAY, _N.MAP, _N.MULTISET, _N.ROW)
-_DATE: Final = r"^\s*(\d+)\s*(?:-\s*(\d+)\s*(?:-\s*(\d+)\s*)?)?$"
+_DATE: Final = r"^\s*0*(\d{1,4})\s*(?:-\s*(\d+)\s*(?:-\s*(\d+)\s*)?)?$"
 _TIME: Final = r"^\s*\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d{1,9})?)?)?\s*$"
 _TIMESTAMP: Final = r"^\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d{1,9})?)?$"
 """What Flink takes for such a value, which is not all that Spark would take."""

@@ -74,8 +74,8 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.Like: "this expression negate",
     exp.Case: "this ifs default",
     exp.If: "this true",
-    exp.Cast: "this to",
-    exp.TryCast: "this to",
+    exp.Cast: "this to flink_type",
+    exp.TryCast: "this to flink_type",
     exp.Interval: "this unit",
     exp.Floor: "this to",
     exp.Ceil: "this to",
@@ -88,7 +88,7 @@ _READ: Final[dict[type[exp.Expr], str]] = {
     exp.CurrentTimestamp: "",
     exp.Array: "expressions bracket_notation value_constructor",
     exp.Bracket: "this expressions",
-    exp.Anonymous: "this expressions",
+    exp.Anonymous: "this expressions flink_type flink_clauses flink_on_empty flink_on_error",
 }
 """Class of a node to what is read of it. What has no line is refused by name where it stands."""
 READ: Final = {kind: frozenset(parts.split()) for kind, parts in _READ.items()}

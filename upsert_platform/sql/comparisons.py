@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from upsert_platform.core.types import TypeName
+from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import FunctionFault, argument
 from upsert_platform.sql.numbers import is_exact
@@ -12,6 +12,7 @@ from upsert_platform.sql.rendered import (
     BINARIES,
     BOOLEAN,
     DOUBLE,
+    INTEGERS,
     NUMBERS,
     STRINGS,
     TIMESTAMPS,
@@ -38,7 +39,7 @@ def _comparable(left: Rendered, right: Rendered, operator: str) -> tuple[str, st
         return left.wrapped, right.wrapped
     if left.root in NUMBERS and right.root in NUMBERS:
         if is_exact(left.type) and is_exact(right.type):
-            return left.wrapped, right.wrapped
+            return _beside(left, right).wrapped, _beside(right, left).wrapped
         return cast(left, DOUBLE).wrapped, cast(right, DOUBLE).wrapped
     if left.root in STRINGS and right.root in _TIMES:
         return cast(left, right.type, safe=True).wrapped, right.wrapped
@@ -53,6 +54,16 @@ def _comparable(left: Rendered, right: Rendered, operator: str) -> tuple[str, st
     if TypeName.MAP in (left.root, right.root):
         raise FunctionFault("maps are not compared: compare MAP_KEYS and MAP_VALUES")
     return left.wrapped, right.wrapped
+
+
+def _beside(value: Rendered, other: Rendered) -> Rendered:
+    """An integer beside a DECIMAL constant as a DECIMAL.
+
+    Spark takes a comparison with a constant that no integer reaches for true, or false, of a null as well.
+    """
+    if other.constant is None or other.root is not TypeName.DECIMAL or value.root not in INTEGERS:
+        return value
+    return cast(value, LogicalType(TypeName.DECIMAL, precision=19, scale=0))
 
 
 def like(value: Rendered, pattern: Rendered, escape: str | None) -> Rendered:

@@ -38,6 +38,7 @@ from upsert_platform.sql.rendered import (
 )  # fmt: skip
 
 ONLY: Final = "not supported here: only projections and filters over one row"
+_BEYOND_INT: Final = "2147483648"
 _COMPARISONS: Final[dict[type, str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=", exp.NullSafeEQ: "<=>",
 }  # fmt: skip
@@ -198,7 +199,9 @@ class _Renderer:
         if inner.root not in NUMBERS:
             raise self.fault(f"'-' takes a number, not {inner.type or 'NULL'}", node)
         constant = f"-{inner.constant}" if inner.constant else None
-        return replace(inner, sql=f"-{inner.wrapped}", simple=False, column=None, constant=constant)
+        # The one BIGINT that Spark reads as an INT: with its sign it is the least of them.
+        text = f"{inner.sql}L" if inner.sql == _BEYOND_INT else inner.wrapped
+        return replace(inner, sql=f"-{text}", simple=False, column=None, constant=constant)
 
     def _and(self, node: exp.And) -> Rendered:
         return self._both(node, "AND", "FALSE")

@@ -25,7 +25,9 @@ from upsert_platform.sql.reader import Fault
 TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""
 CLAUSES_KEY: Final = "flink_clauses"
-"""Key in a node's meta: clauses of a JSON function, name to a word or an expression."""
+"""Key in a node's meta: clauses of a JSON function, name to a word."""
+DEFAULT_KEYS: Final = {"EMPTY": "flink_on_empty", "ERROR": "flink_on_error"}
+"""Arguments of JSON_VALUE: the expressions after DEFAULT."""
 LATERAL_KEY: Final = "flink_lateral"
 """Key in the meta of a function's call: it stands in LATERAL TABLE(...)."""
 COMMA_KEY: Final = "flink_comma"
@@ -104,7 +106,10 @@ class _FlinkParser(Parser):
             if case == "ERROR" and not self._match_text_seq("ERROR"):
                 self.raise_error(f"{name}: EMPTY or ERROR expected after ON")
             clauses[case] = chosen
-        node.meta[CLAUSES_KEY] = clauses
+        _note(node, CLAUSES_KEY, {name: item for name, item in clauses.items() if isinstance(item, str)})
+        for case in ("EMPTY", "ERROR"):  # children, whose columns are resolved as those of any other expression
+            if isinstance(clauses.get(case), exp.Expr):
+                node.set(DEFAULT_KEYS[case], clauses[case])
         return node
 
     def _parse_wrapper(self) -> str:
@@ -205,7 +210,7 @@ class _FlinkParser(Parser):
             self._advance(2)
             if not self._match_text_seq("NULL"):
                 self.raise_error(f"{node.this}: NULL expected after ON")
-        node.meta[CLAUSES_KEY] = {"ABSENT": "TRUE" if absent else "FALSE"}
+        _note(node, CLAUSES_KEY, {"ABSENT": "TRUE" if absent else "FALSE"})
         return node
 
     def _typed(self, node: exp.Expr) -> exp.Expr:
@@ -223,10 +228,16 @@ class _FlinkParser(Parser):
             words.append(quote_name(self._curr.text) if quoted else self._curr.text)
             self._advance()
         try:
-            node.meta[TYPE_KEY] = parse_type(" ".join(words))
+            _note(node, TYPE_KEY, parse_type(" ".join(words)))
         except TypeSyntaxError as error:
             self.raise_error(str(error))
         return node
+
+
+def _note(node: exp.Expr, key: str, value: Any) -> None:
+    """Put a value into a node's meta, and what tells it from others into an argument: sqlglot compares those alone."""
+    node.meta[key] = value
+    node.set(key, repr(value).encode().hex())  # texts of arguments are compared without their case
 
 
 class Flink(Dialect):
@@ -252,8 +263,8 @@ def declared_type(node: exp.Expr) -> LogicalType | None:
 
 def clauses_of(node: exp.Expr) -> dict[str, exp.Expr | str]:
     """The clauses that were read for a JSON function."""
-    found: dict[str, exp.Expr | str] = node.meta.get(CLAUSES_KEY, {})
-    return found
+    words: dict[str, str] = node.meta.get(CLAUSES_KEY, {})
+    return words | {case: node.args[key] for case, key in DEFAULT_KEYS.items() if node.args.get(key) is not None}
 
 
 def is_comma(join: exp.Join) -> bool:

@@ -87,10 +87,12 @@ class Looks:
         caller: they share its connections, and wait as often as it does for endpoints that are away.
 
         Args:
-            seconds: within which requests to tables have to end; as long as they take if left out.
+            seconds: within which requests to tables have to end; as long as they take if left out. Then none is asked
+                alone: a table that does not answer takes the time of no other one.
         """
         with nullcontext() if seconds is None else time_limit(seconds):
-            found = {item: self.one(item) for item in {item.kind: item for item in reversed(wanted)}.values()}
+            alone = {item.kind: item for item in reversed(wanted)}.values() if seconds is None else ()
+            found = {item: self.one(item) for item in alone}
             others = [item for item in wanted if item not in found]
             with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
                 asked = [pool.submit(copy_context().run, self.one, item) for item in others]

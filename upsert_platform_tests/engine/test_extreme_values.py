@@ -53,6 +53,16 @@ def test_a_sum_of_more_digits_than_decimals_have_is_no_number_at_all() -> None:
             result(plan, "DECIMAL(38, 1)", *batches)
 
 
+def test_a_mean_that_its_type_does_not_hold_is_null() -> None:
+    """As of DECIMAL(38, 2), whose AVG has six digits behind the point."""
+    columns = (Field("k", parse_type("STRING")), Field("v", parse_type("DECIMAL(38, 2)")))
+    call = Call("m", "avg", parse_type("DECIMAL(38, 6)"), "v")
+    plan = plan_accumulators(Aggregate(Scan("t", columns, (), appended=True), ("k",), (call,)))
+    held = Decimal(10) ** 32 - 1
+    for values, mean in (([held], held), ([held + 1], None), ([-held - 1], None), ([held + 1, -held - 1], Decimal(0))):
+        assert result(plan, "DECIMAL(38, 2)", values) == [{"k": "a", "m": mean}]
+
+
 @pytest.mark.parametrize("kind", ["DOUBLE", "FLOAT"])
 def test_nan_is_the_greatest_of_doubles_that_are_only_added(kind: str) -> None:
     plan = grouped(kind, "min", "max")

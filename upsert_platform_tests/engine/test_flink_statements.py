@@ -29,6 +29,37 @@ CASES = {
         "SELECT uid, list(amount ORDER BY amount NULLS FIRST), list(DISTINCT kind ORDER BY kind NULLS FIRST) FROM"
         " orders GROUP BY uid",
     ),
+    "aggregates of casts to several types": (
+        "SELECT region, SUM(CAST(spent AS INT)) AS a, SUM(CAST(spent AS DECIMAL(10, 1))) AS b, CAST(id AS STRING) AS s,"
+        " CAST(id AS BIGINT) AS n FROM users GROUP BY region, CAST(id AS STRING), CAST(id AS BIGINT)",
+        "SELECT region, SUM(trunc(spent)::INT), SUM(spent::DECIMAL(10, 1)), id::VARCHAR, id::BIGINT FROM users GROUP BY"
+        " region, id",
+    ),
+    "values of json by several clauses": (
+        "SELECT oid, JSON_VALUE(j, 'lax $.a' DEFAULT 'p' ON EMPTY) AS a, JSON_VALUE(j, 'lax $.a' DEFAULT 'P' ON EMPTY)"
+        " AS b, COUNT(*) AS n, MAX(JSON_VALUE(j, 'lax $.a' DEFAULT 'q' ON EMPTY)) AS c, MAX(JSON_VALUE(j, 'lax $.a'))"
+        " AS d FROM (SELECT oid, '{\"' || COALESCE(kind, 'n') || '\":\"x\"}' AS j FROM orders) t GROUP BY oid,"
+        " JSON_VALUE(j, 'lax $.a' DEFAULT 'p' ON EMPTY), JSON_VALUE(j, 'lax $.a' DEFAULT 'P' ON EMPTY)",
+        "SELECT oid, if(kind IS NOT DISTINCT FROM 'a', 'x', 'p'), if(kind IS NOT DISTINCT FROM 'a', 'x', 'P'), 1,"
+        " if(kind IS NOT DISTINCT FROM 'a', 'x', 'q'), if(kind = 'a', 'x', NULL) FROM orders",
+    ),
+    "defaults of json from columns": (
+        "SELECT t.o, MAX(JSON_VALUE(t.j, 'lax $.a' DEFAULT k ON EMPTY)) AS a, MAX(JSON_VALUE(t.j, 'lax $.a' DEFAULT"
+        " COALESCE(t.k, 'z') ON EMPTY)) AS b FROM (SELECT uid, '{}', kind FROM orders) AS t (o, j, k) GROUP BY t.o",
+        "SELECT uid, MAX(kind), MAX(coalesce(kind, 'z')) FROM orders GROUP BY uid",
+    ),
+    "limits beside a column of the query around": (
+        "SELECT oid FROM orders o WHERE EXISTS (SELECT 1 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY region ORDER"
+        " BY id) AS amount FROM users) t WHERE t.amount <= 2 AND o.amount <= 3 AND t.id = o.uid)",
+        "SELECT oid FROM orders WHERE amount <= 3 AND uid IN (SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY"
+        " region ORDER BY id) AS n FROM users) WHERE n <= 2)",
+    ),
+    "a field of a row that has the name of the row number": (
+        "SELECT oid, n FROM (SELECT oid, CAST(ROW(amount, uid) AS ROW<n BIGINT, m INT>) AS r, ROW_NUMBER() OVER"
+        " (PARTITION BY uid ORDER BY oid) AS n FROM orders) t WHERE n <= 3 AND r.n <= 4 AND t.n <= 2",
+        "SELECT oid, n FROM (SELECT oid, amount, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY oid) AS n FROM orders)"
+        " WHERE n <= 2 AND amount <= 4",
+    ),
     "arrays without nulls": (
         "SELECT kind, ARRAY_AGG(amount IGNORE NULLS) AS a, ARRAY_AGG(ts RESPECT NULLS) FILTER (WHERE uid > 3) AS t FROM"
         " orders GROUP BY kind",
@@ -176,6 +207,10 @@ CASES = {
 }  # fmt: skip
 
 BY_SPARK = (
+    "aggregates of casts to several types",
+    "values of json by several clauses",
+    "defaults of json from columns",
+    "a field of a row that has the name of the row number",
     "counts of elements that are missing",
     "totals beside elements that are missing",
     "not in a list of elements that are missing",

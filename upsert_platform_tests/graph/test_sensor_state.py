@@ -29,7 +29,7 @@ def end(instance: dg.DagsterInstance, run: dg.DagsterRun, kind: dg.DagsterEventT
 
 def look(instance: dg.DagsterInstance, cursor: str | None) -> SensorState:
     state = SensorState.read(cursor)
-    state.learn(OwnRuns(instance, None, ""), job="sync", mended_by=("reconcile", "replay"), steps={})
+    state.learn(OwnRuns(instance, None, ""), job="sync", mended_by=("reconcile", "replay"), steps={}, landing={})
     return state
 
 
@@ -60,7 +60,14 @@ def test_waits_double_up_to_the_longest_and_a_strange_cursor_begins_anew() -> No
     assert [Failures(count, 100.0).until(second) for count in (1, 2, 3)] == [101.0, 102.0, 104.0]
     assert Failures(60, 100.0).until(second) == 100.0 + LONGEST.total_seconds()
     state = SensorState(
-        {"users": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5], {"u": Failures(1, 4.0)}, {"u": (5.0, 6)}, 8.0
+        {"users": 1.0},
+        {"t": Failures(2, 3.0)},
+        {"sync": 7},
+        [5],
+        {"u": Failures(1, 4.0)},
+        {"u": (5.0, 6)},
+        8.0,
+        {"v": Failures(3, 9.0)},
     )
     assert SensorState.read(state.text()) == state
     for strange in (None, "", "[]", "7", '{"since": {}}', "users:12", '{"since": 3}'):

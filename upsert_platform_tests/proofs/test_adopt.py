@@ -248,3 +248,58 @@ def test_rows_that_no_record_names(
     code, told = adopt(stack, "serving", "--from-latest", "--delete-unknown")
     assert (code, told["deleted"], told["deleted_unknown"], told["equal_after"]) == (0, 5, 5, True)
     assert held() == set(range(5, 10))
+
+
+@pytest.mark.parametrize("repair", [(), ("--repair",)], ids=["proven", "repaired"])
+def test_rows_that_the_topics_name_and_the_lake_does_not(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, repair: tuple[str, ...]
+) -> None:
+    """The changelog of the topic began late, for another table: the rows before are right, and stay."""
+    from tablestore import Condition, OTSClient, Row, RowExistenceExpectation
+
+    kinds = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    source = TOPIC.format(name="source", topic=stack.topic, columns=kinds)
+    late = source.replace("'key.format'", "'scan.startup.mode' = 'latest-offset', 'key.format'")
+    serving = SERVING.format(columns=kinds, table=stored(stack, "serving"))
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+
+    def send(*numbers: int) -> None:
+        for number in numbers:
+            value = json.dumps({"id": number, "name": f"name {number}"})
+            producer.produce(stack.topic, key=key_of(number), value=value, partition=0)
+        assert producer.flush(20) == 0
+
+    send(*range(10))
+    write_project(stack.project, late, serving.replace(" serving ", " other ").replace("_serving", "_other"))
+    assert stack.run().success
+    send(10)
+    assert stack.run().success
+    client = OTSClient(
+        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
+        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
+        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
+        logger_name=None,
+    )
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+
+    def held() -> set[int]:
+        _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
+        return {row.primary_key[0][1] for row in rows}
+
+    write_project(stack.project, source, serving)
+    with closing(bind(*load(stack.project, root=str(stack.lake))).targets["serving"].open()) as destination:
+        destination.prepare()
+    stray = 77 if repair else 10
+    for number in (*range(11), stray):
+        put = Row([("id", number)], [("name", f"name {number}")])
+        client.put_row(stored(stack, "serving"), put, Condition(RowExistenceExpectation.IGNORE))
+    command = ["adopt", "serving", "--project", str(stack.project), "--from-latest", *repair]
+    ran = CliRunner().invoke(main, command)
+    assert (ran.exit_code, held()) == (1, {*range(11), stray}), ran.output
+    assert f"{11 if repair else 10} rows whose key no record names" in ran.output
+    assert "begins behind records that the topics have" in ran.output
+    assert "upsert-platform reset source" in ran.output
+    assert CliRunner().invoke(main, ["reset", "source", "--project", str(stack.project)]).exit_code == 0
+    code, told = adopt(stack, "serving", "--from-latest", *repair)
+    assert (code, told["equal_after"], held()) == (0, True, set(range(11))), told

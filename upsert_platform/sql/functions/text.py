@@ -74,11 +74,15 @@ def _replace(arguments: Sequence[Rendered]) -> Rendered:
     """An empty text to look for stands between all characters."""
     value, old, new = (argument("s", item, "REPLACE") for item in arguments)
     plain = f"REPLACE({value.sql}, {old.sql}, {new.sql})"
-    quoted = f"REPLACE(REPLACE({new.sql}, '\\\\', '\\\\\\\\'), '$', '\\\\$')"
-    between = f"REGEXP_REPLACE({value.sql}, '', {quoted})"
+    between = f"REGEXP_REPLACE({value.sql}, '', {_quoted(new.sql)})"
     if old.constant is not None:
         return made(between if old.constant == "" else plain, STRING, value, old, new)
     return made(f"CASE WHEN {old.wrapped} = '' THEN {between} ELSE {plain} END", STRING, value, old, new)
+
+
+def _quoted(new: str) -> str:
+    """A text that REGEXP_REPLACE puts in as it is: Spark's reads `$1` as a group, and a backslash as an escape."""
+    return f"REPLACE(REPLACE({new}, '\\\\', '\\\\\\\\'), '$', '\\\\$')"
 
 
 def overlay(arguments: Sequence[Rendered]) -> Rendered:
@@ -288,7 +292,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "SPLIT": {2: _split},
     "STR_TO_MAP": {1: _str_to_map, 3: _str_to_map},
     "REGEXP": {2: _regexp_like},
-    "REGEXP_REPLACE": {3: _regexp("REGEXP_REPLACE", "REGEXP_REPLACE({0}, {1}, {2})", STRING)},
+    "REGEXP_REPLACE": {3: _regexp("REGEXP_REPLACE", f"REGEXP_REPLACE({{0}}, {{1}}, {_quoted('{2}')})", STRING)},
     "REGEXP_COUNT": {2: _regexp("REGEXP_COUNT", "REGEXP_COUNT({0}, {1})", INT)},
     "REGEXP_INSTR": {2: _regexp("REGEXP_INSTR", "REGEXP_INSTR({0}, {1})", INT)},
     "REGEXP_SUBSTR": {2: _regexp("REGEXP_SUBSTR", "REGEXP_SUBSTR({0}, {1})", STRING)},

@@ -41,9 +41,14 @@ def check_rank(node: exp.Window, columns: Columns) -> None:
         raise columns.fault("ROW_NUMBER needs an ORDER BY", node)
 
 
-def bound_of(part: exp.Expr, shown: str) -> tuple[int, bool] | None:
-    """The greatest row number that a condition lets pass, and whether it lets all up to there pass; None for others."""
-    if isinstance(part, exp.Between) and _is(part.this, shown):
+def bound_of(part: exp.Expr, shown: str, qualifiers: Sequence[str]) -> tuple[int, bool] | None:
+    """The greatest row number that a condition lets pass, and whether it lets all up to there pass; None for others.
+
+    Args:
+        shown: name of the column of row numbers.
+        qualifiers: by which the relation is named.
+    """
+    if isinstance(part, exp.Between) and _is(part.this, shown, qualifiers):
         low, high = _number(part.args["low"]), _number(part.args["high"])
         if low is not None and high is not None:
             low, high = sorted((low, high)) if part.args.get("symmetric") else (low, high)
@@ -52,18 +57,21 @@ def bound_of(part: exp.Expr, shown: str) -> tuple[int, bool] | None:
     if kind not in _MIRRORED:
         return None
     left, right = part.this, part.expression
-    if _is(right, shown):
+    if _is(right, shown, qualifiers):
         left, right, kind = right, left, _MIRRORED[kind]
     number = _number(right)
-    if not _is(left, shown) or number is None or kind in (exp.GT, exp.GTE):
+    if not _is(left, shown, qualifiers) or number is None or kind in (exp.GT, exp.GTE):
         return None
     if kind is exp.EQ:
         return number, number == 1
     return (number, True) if kind is exp.LTE else (number - 1, True)
 
 
-def _is(node: exp.Expr, shown: str) -> bool:
-    return isinstance(node, exp.Column) and node.name == shown
+def _is(node: exp.Expr, shown: str, qualifiers: Sequence[str]) -> bool:
+    """Return whether a node is the column itself: a field of a row may have the same name."""
+    if not isinstance(node, exp.Column) or node.name != shown:
+        return False
+    return len(node.parts) == 1 or ".".join(part.name for part in node.parts[:-1]) in qualifiers
 
 
 def _number(node: exp.Expr) -> int | None:

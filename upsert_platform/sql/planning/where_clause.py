@@ -57,7 +57,7 @@ class WhereClause(FromClause):
             raise self.fault("SELECT without FROM: rows come from a declared table", node)
         relation, named, rest = self.joined_rows(clause.this, node.args.get("joins") or [], parts)
         if relation.rank is not None:
-            relation, rest = self._ranked(relation, relation.rank, parts, node)
+            relation, rest = self._ranked(relation, relation.rank, parts, node, named[0].qualifiers)
             named = list(relation.named(named[0].qualifiers))
         # A condition that a join took was read where it was the first to know the names; here all tables are known.
         for part in parts:
@@ -66,9 +66,11 @@ class WhereClause(FromClause):
         return relation, named, rest, None
 
     def _ranked(
-        self, relation: Relation, rank: Rank, parts: list[exp.Expr], node: exp.Select
+        self, relation: Relation, rank: Rank, parts: list[exp.Expr], node: exp.Select, qualifiers: Sequence[str]
     ) -> tuple[Relation, list[exp.Expr]]:
-        bounds = [(part, found) for part in parts if (found := ranks.bound_of(part, rank.shown)) is not None]
+        bounds = [
+            (part, found) for part in parts if (found := ranks.bound_of(part, rank.shown, qualifiers)) is not None
+        ]
         if not bounds:
             raise self.fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", node)
         limit = min(found[0] for _, found in bounds)
