@@ -58,8 +58,8 @@ def test_a_mean_that_its_type_does_not_hold_is_null() -> None:
     columns = (Field("k", parse_type("STRING")), Field("v", parse_type("DECIMAL(38, 2)")))
     call = Call("m", "avg", parse_type("DECIMAL(38, 6)"), "v")
     plan = plan_accumulators(Aggregate(Scan("t", columns, (), appended=True), ("k",), (call,)))
-    held = Decimal(10) ** 32 - 1
-    for values, mean in (([held], held), ([held + 1], None), ([-held - 1], None), ([held + 1, -held - 1], Decimal(0))):
+    held, beyond = Decimal(10**32 - 1), Decimal(10**32)
+    for values, mean in (([held], held), ([beyond], None), ([-beyond], None), ([beyond, -beyond], Decimal(0))):
         assert result(plan, "DECIMAL(38, 2)", values) == [{"k": "a", "m": mean}]
 
 
