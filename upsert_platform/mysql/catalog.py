@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.errors import ReplicationError
@@ -72,17 +72,27 @@ def read_table(connection: Connection, schema: str, name: str) -> MySqlTable | N
     found = connection.query(_COLUMNS, (schema, name))
     if not found:
         return None
-    columns, collations = [_column(row[:-1]) for row in found], {row[0]: row[-1] for row in found}
+    parts = connection.query(_KEYS, (schema, name))
+    columns = tuple(_column(row[:-1]) for row in found)
+    key = tuple(column for index, column, _ in parts if index == "PRIMARY")
+    return MySqlTable(schema, name, columns, key, tuple(_unique(found, parts).values()))
+
+
+def unique_indexes(connection: Connection, schema: str, name: str) -> dict[str, tuple[str, ...]]:
+    """The unique indexes of a table, as `MySqlTable` has them, by their lower-case names."""
+    found, parts = (connection.query(query, (schema, name)) for query in (_COLUMNS, _KEYS))
+    return {index.casefold(): told for index, told in _unique(found, parts).items()}
+
+
+def _unique(columns: Iterable[Sequence[Any]], parts: Iterable[Sequence[Any]]) -> dict[str, tuple[str, ...]]:
+    collations = {row[0]: row[-1] for row in columns}
     unique: dict[str, list[str]] = {}
-    key = []
-    for index, column, prefix in connection.query(_KEYS, (schema, name)):
-        if index == "PRIMARY":
-            key.append(column)
+    for index, column, prefix in parts:
         # A part without a column is an expression, which may be another one tomorrow.
         part = f"{column}({prefix})" if prefix else str(column or f"expression of {index}")
         collation = collations.get(column)
         unique.setdefault(index, []).append(f"{part} {collation}" if collation else part)
-    return MySqlTable(schema, name, tuple(columns), tuple(key), tuple(map(tuple, unique.values())))
+    return {index: tuple(told) for index, told in unique.items()}
 
 
 def _column(row: Iterable[Any]) -> MySqlColumn:

@@ -22,10 +22,12 @@ class Effect(StrEnum):
     """The fate of the table.
 
     Attributes:
+        INDEXED: an index came or went; its rows look as before.
         ROWS: rows came or went that are not in the log, or not under the table's name.
     """
 
     NONE = "none"
+    INDEXED = "indexed"
     ALTERED = "altered"
     TRUNCATED = "truncated"
     GONE = "gone"
@@ -43,6 +45,13 @@ def effect_on(sql: str, *, schema: str, table: tuple[str, str], exact: bool = Fa
     return _Statement(tokens(sql), schema, table, str if exact else str.casefold).effect()
 
 
+def index_of(sql: str) -> tuple[str, bool]:
+    """Return the lower-case name of the index that a statement is about, and whether it makes the index."""
+    statement = _Statement(tokens(sql), "", ("", ""), str)
+    statement.effect()
+    return statement.index.casefold(), statement.tokens[0].upper() == "CREATE"
+
+
 class _Statement:
     def __init__(self, words: list[str], schema: str, table: tuple[str, str], fold: Callable[[str], str]) -> None:
         self.tokens = words
@@ -50,6 +59,7 @@ class _Statement:
         self.table = (fold(table[0]), fold(table[1]))
         self.fold = fold
         self.at = 0
+        self.index = ""
 
     def effect(self) -> Effect:
         if self._accept("TRUNCATE"):
@@ -66,7 +76,7 @@ class _Statement:
             if replaces and self._accept("DATABASE", "SCHEMA"):
                 return Effect.GONE if self.fold(self._plain()) == self.table[0] else Effect.NONE
             if not self._accept("TABLE"):
-                return Effect.NONE
+                return self._indexed()
             self._skip("IF", "NOT", "EXISTS")
             if self._name() != self.table:
                 return Effect.NONE
@@ -79,9 +89,23 @@ class _Statement:
             self._skip("IF", "EXISTS")
             return Effect.GONE if self.fold(self._plain()) == self.table[0] else Effect.NONE
         if not self._accept("TABLE", "TABLES"):
-            return Effect.NONE
+            return self._indexed()
         self._skip("IF", "EXISTS")
         return Effect.GONE if self.table in self._names() else Effect.NONE
+
+    def _indexed(self) -> Effect:
+        """CREATE INDEX and DROP INDEX, from the word behind the verb on."""
+        while self._accept("ONLINE", "OFFLINE", "UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR"):
+            pass
+        if not self._accept("INDEX"):
+            return Effect.NONE
+        self._skip("IF", "NOT", "EXISTS")
+        self.index = self._plain()
+        if self._accept("USING", "TYPE"):
+            self.at += 1
+        if not self._accept("ON") or self._name() != self.table:
+            return Effect.NONE
+        return Effect.ALTERED if self.index.upper() == "PRIMARY" else Effect.INDEXED
 
     def _renamed(self) -> Effect:
         """Pairs are carried out one after the other: the last one that names the table counts.

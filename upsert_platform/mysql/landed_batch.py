@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -185,11 +185,15 @@ class LandedBatch:
                 visible = progress.position
         files: list[DataFile] = []
         read, ended, columns = self.read, False, progress.columns
-        # Chunks that are read from here on show what statements before did to rows.
-        unread_upto = server_log.end if progress.snapshot and progress.after is None and not moved else None
+        chunks: tuple[LogPosition, Collection[str]] | None = None
+        unread_upto: LogPosition | None = None
         if progress.snapshot:
-            files, progress, ended = self._chunks(progress, visible=visible)
+            first = progress.after is None
+            files, progress, ended, read_from = self._chunks(progress, visible=visible)
             read += sum(item.rows for item in files)
+            chunks = read_from, progress.columns or ()
+            if first and not moved:
+                unread_upto = read_from
         with Connection(self.settings.server) as connection:
             end = log_end(connection)
             if moved:
@@ -204,8 +208,8 @@ class LandedBatch:
             since=since,
             by_gtids=moved,
             unread_upto=unread_upto,
-            # Chunks of this batch were read behind the statements that the log tells of next.
             columns=columns,
+            chunks=chunks,
         )
         files += self._written(self._log_rows(log, end, read))
         number = self._number_behind(log, end)
@@ -246,8 +250,10 @@ class LandedBatch:
             count = read - self.read
             yield self.landing.account(SNAPSHOT, self.read, read, records=count, changes=count)
 
-    def _chunks(self, progress: Progress, *, visible: LogPosition) -> tuple[list[DataFile], Progress, bool]:
-        """Rows of the next chunks, and whether they were the last."""
+    def _chunks(
+        self, progress: Progress, *, visible: LogPosition
+    ) -> tuple[list[DataFile], Progress, bool, LogPosition]:
+        """Rows of the next chunks, whether they were the last, and the end of the log before they were read."""
         with Connection(self.settings.server) as connection:
             await_visible(connection, visible)
             # Rows are read as the table is now; the log behind them may still tell of it as it was.
@@ -258,6 +264,8 @@ class LandedBatch:
                     f"table {self.settings.full_name} {told}, before its snapshot was done; leave it out by"
                     " 'tables.exclude', or give it a topic of its own"
                 )
+            # Rows that are read from here on show what statements before did to them.
+            read_from = log_end(connection)
             size = self.settings.chunk_size
             most = batch_chunks(connection, table, rows=size)
             chunks, last = find_chunks(connection, table, after=progress.after, rows=size, most=most)
@@ -267,7 +275,7 @@ class LandedBatch:
             files = self.runner.call(task, what=f"read {self.settings.full_name}")
         else:
             files = read_chunks(self.spark(), part, chunks)
-        return files, replace(progress.with_columns(table), after=chunks[-1].upto), last
+        return files, replace(progress.with_columns(table), after=chunks[-1].upto), last, read_from
 
     def _swept(self, progress: Progress) -> Landed:
         """Deletes of the rows that no batch since a given one has met."""

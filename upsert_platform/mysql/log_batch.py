@@ -17,10 +17,10 @@ from upsert_platform.mysql.binlog.changes import SchemaChange, TableRows, Told, 
 from upsert_platform.mysql.binlog.reader import LogReader
 from upsert_platform.mysql.binlog.spool import SpooledLog, spool_of
 from upsert_platform.mysql.binlog.stream import LogStream, log_end
-from upsert_platform.mysql.catalog import read_table, require_one_row_per_key
+from upsert_platform.mysql.catalog import read_table, require_one_row_per_key, unique_indexes
 from upsert_platform.mysql.columns import MySqlTable
 from upsert_platform.mysql.connection import Connection
-from upsert_platform.mysql.ddl import Effect, effect_on
+from upsert_platform.mysql.ddl import Effect, effect_on, index_of
 from upsert_platform.mysql.landing import Landing
 from upsert_platform.mysql.options import MySqlCdcSettings, NewColumns, OnTruncate, OnUnloggedValues
 from upsert_platform.mysql.position import LogPosition, holds_transactions
@@ -60,8 +60,11 @@ class LogBatch:
         start: the number of the first byte, of `progress.LOG`.
         by_gtids: the position is of another server, and is found here by its global ids.
         since: milliseconds since 1970; rows of statements that began before are passed over.
-        unread_upto: what stands in the log up to there was done before the rows were read that count.
+        unread_upto: what stands in the log up to there was done before the rows were read that count, unless the
+            batch has others from the log.
         columns: of which rows from before have values, as in `Progress`; None where nobody noted them.
+        chunks: where the log ended before the chunks of this batch were read, and their columns: rows have values of
+            those when statements behind that place are carried out.
 
     Attributes:
         position: behind the last transaction read; with `table`, `told_at`, `unknown_upto`, `begun`, `prepared` and
@@ -80,6 +83,7 @@ class LogBatch:
         by_gtids: bool = False,
         unread_upto: LogPosition | None = None,
         columns: Collection[str] | None = (),
+        chunks: tuple[LogPosition, Collection[str]] | None = None,
     ) -> None:
         self.position = progress.position
         self.table = progress.table
@@ -94,6 +98,7 @@ class LogBatch:
         self._stopped = False
         self._by_gtids = by_gtids
         self._unread_upto = unread_upto
+        self._chunks = chunks
         self.begun = progress.begun
         self.prepared = progress.prepared
         self.rewritten: tuple[str, ...] = ()
@@ -250,7 +255,8 @@ class LogBatch:
     def _changed(self, change: SchemaChange) -> None:
         name = self.table.full_name
         effect = self._effect(change)
-        if change.illegible is not None and (effect is not Effect.NONE or not name.isascii()):
+        changes = effect not in (Effect.NONE, Effect.INDEXED)
+        if change.illegible is not None and (changes or not name.isascii()):
             raise ReplicationError(
                 f"table {name}: at {change.place} a statement ({_first(change.sql)}) has bytes that the character set"
                 f" of its client, {change.illegible}, does not have, so what it does to this table cannot be told;"
@@ -276,7 +282,25 @@ class LogBatch:
                 )
             self.counts.truncated = self._stopped = True
             return
+        if effect is Effect.INDEXED:
+            self._indexed(change)
+            return
         self._altered(change)
+
+    def _indexed(self, change: SchemaChange) -> None:
+        """Notes the unique indexes behind a statement that made or dropped one.
+
+        The catalogue may be of a later time, behind a swap say. So it tells only of the index that is made, and which
+        of those that were known are left; one that has the name of the dropped one was made later.
+        """
+        name, made = index_of(change.sql)
+        with Connection(self._settings.server) as connection:
+            found = unique_indexes(connection, self.table.schema, self.table.name)
+        if not made:
+            found.pop(name, None)
+        kept, own = tuple(index for index in self.table.unique if index in found.values()), found.get(name)
+        if kept:  # an earlier version noted none
+            self.table = replace(self.table, unique=kept if own is None or own in kept else (*kept, own))
 
     def _altered(self, change: SchemaChange) -> None:
         settings = self._settings
@@ -308,8 +332,12 @@ class LogBatch:
 
     def _judge(self, change: SchemaChange, table: MySqlTable) -> None:
         """Notes the columns to which the statement may have given other values in rows that were read."""
-        if self._unread_upto is not None and change.place.order() <= self._unread_upto.order():
+        unread = self._unread_upto is not None and change.place.order() <= self._unread_upto.order()
+        # What the log told before the statement counts more than what chunks found behind it.
+        if unread and not self.counts.changes:
             return
+        if self._chunks is not None and change.place.order() > self._chunks[0].order():
+            self.columns.update(self._chunks[1])
         with Connection(self._settings.server) as connection:
             given = given_values(connection, table)
         followed = self._landing.columns
@@ -366,7 +394,7 @@ def next_change(
             for told in reader.read(event):
                 if isinstance(told, SchemaChange):
                     effect = effect_on(told.sql, schema=told.schema, table=(table.schema, table.name))
-                    if effect not in (Effect.NONE, Effect.TRUNCATED):
+                    if effect not in (Effect.NONE, Effect.INDEXED, Effect.TRUNCATED):
                         return told.place
             if reader.place.order() >= upto.order():
                 return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from upsert_platform.mysql.ddl import Effect, effect_on
+from upsert_platform.mysql.ddl import Effect, effect_on, index_of
 
 CASES = [
     ("ALTER TABLE t ADD c INT", Effect.ALTERED),
@@ -46,7 +46,6 @@ CASES = [
     ("DROP TEMPORARY TABLE t", Effect.NONE),
     ("DROP DATABASE IF EXISTS shop", Effect.GONE),
     ("DROP SCHEMA other", Effect.NONE),
-    ("DROP INDEX t ON u", Effect.NONE),
     ("RENAME TABLE t TO u", Effect.GONE),
     ("RENAME TABLE u TO t", Effect.ROWS),
     ("RENAME TABLE t TO t_old, t_loaded TO t", Effect.ROWS),
@@ -65,7 +64,6 @@ CASES = [
     ("CREATE OR REPLACE TABLE t SELECT 1", Effect.ROWS),
     ("CREATE OR REPLACE VIEW t AS SELECT 1", Effect.NONE),
     ("CREATE TABLE u LIKE t", Effect.NONE),
-    ("CREATE INDEX i ON t (a)", Effect.NONE),
     ("CREATE VIEW v AS SELECT * FROM t", Effect.NONE),
 ]
 
@@ -75,8 +73,43 @@ def test_the_effect_of_a_statement(sql: str, effect: Effect) -> None:
     assert effect_on(sql, schema="shop", table=("shop", "t")) is effect
 
 
+INDEXES = [
+    ("CREATE INDEX i ON t (a)", Effect.INDEXED, ("i", True)),
+    ("create unique index `I``x` on `shop`.`t` (a, b(3)) comment 'ON u'", Effect.INDEXED, ("i`x", True)),
+    ("CREATE UNIQUE INDEX `on` USING BTREE ON shop.t (a)", Effect.INDEXED, ("on", True)),
+    ("CREATE ONLINE FULLTEXT INDEX i ON t (a)", Effect.INDEXED, ("i", True)),
+    ("CREATE OFFLINE UNIQUE INDEX i USING HASH ON t (a)", Effect.INDEXED, ("i", True)),
+    ("CREATE OR REPLACE UNIQUE INDEX IF NOT EXISTS i ON t (a)", Effect.INDEXED, ("i", True)),
+    ("SET STATEMENT lock_wait_timeout=1 FOR CREATE SPATIAL INDEX i ON t (a)", Effect.INDEXED, ("i", True)),
+    ("DROP INDEX i ON t", Effect.INDEXED, ("i", False)),
+    ('DROP INDEX IF EXISTS "i" ON "shop"."t" ALGORITHM = INPLACE', Effect.INDEXED, ("i", False)),
+    ("/* x */ DROP ONLINE INDEX `u` ON `t` -- x", Effect.INDEXED, ("u", False)),
+    ("DROP OFFLINE INDEX i ON shop.T", Effect.INDEXED, ("i", False)),
+    ("DROP INDEX `PRIMARY` ON t", Effect.ALTERED, ("primary", False)),
+    ("DROP INDEX `PRIMARY` ON u", Effect.NONE, ("primary", False)),
+    ("DROP INDEX t ON u", Effect.NONE, ("t", False)),
+    ("DROP INDEX i ON other.t", Effect.NONE, ("i", False)),
+    ("CREATE UNIQUE INDEX t ON `u` (t)", Effect.NONE, ("t", True)),
+    ("CREATE INDEX IF NOT EXISTS t ON `other`.`t` (a)", Effect.NONE, ("t", True)),
+]
+
+
+@pytest.mark.parametrize(("sql", "effect", "index"), INDEXES, ids=[sql for sql, *_ in INDEXES])
+def test_the_index_of_a_statement(sql: str, effect: Effect, index: tuple[str, bool]) -> None:
+    assert effect_on(sql, schema="shop", table=("shop", "t")) is effect
+    assert index_of(sql) == index
+
+
 @pytest.mark.parametrize(
-    "sql", ["TRUNCATE TABLE T", "DROP DATABASE Shop", "ALTER TABLE SHOP.t ADD c INT", "DROP TABLE u, T"]
+    "sql",
+    [
+        "DROP INDEX i ON T",
+        "CREATE INDEX i ON Shop.t (a)",
+        "TRUNCATE TABLE T",
+        "DROP DATABASE Shop",
+        "ALTER TABLE SHOP.t ADD c INT",
+        "DROP TABLE u, T",
+    ],
 )
 def test_cases_of_names_where_they_count(sql: str) -> None:
     assert effect_on(sql, schema="shop", table=("shop", "t")) is not Effect.NONE

@@ -10,6 +10,7 @@ import pytest
 
 from upsert_platform.core.errors import ReplicationError
 from upsert_platform.core.model import Project
+from upsert_platform.mysql import landed_batch
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform.sync.binding import Binding
@@ -141,6 +142,151 @@ def test_rows_that_a_copy_lacks_are_deleted_by_a_snapshot(
     monkeypatch.setattr(Followed, "source", lambda _: hop.source)
     assert followed.rows() == followed.wanted()
     followed.sums()
+
+
+def swap(connection: Connection, schema: str, index: str) -> None:
+    """Puts a copy in the table's place, as gh-ost does; rows that do not fit its index are left out."""
+    connection.query(f"CREATE TABLE {schema}._t_gho (id INT PRIMARY KEY, v INT, name VARCHAR(20), {index})")
+    connection.query(f"INSERT IGNORE INTO {schema}._t_gho SELECT * FROM {schema}.t")
+    connection.query(f"RENAME TABLE {schema}.t TO {schema}._t_del, {schema}._t_gho TO {schema}.t")
+
+
+BEFORE_SWAPS = [
+    ("CREATE UNIQUE INDEX u ON t (v)", "UNIQUE u (v)", False),
+    ("CREATE INDEX i ON t (v)", "UNIQUE u (v)", True),
+    ("ALTER TABLE t ADD UNIQUE u (v); DROP INDEX u ON t", "UNIQUE u (v)", True),
+    ("CREATE UNIQUE INDEX u ON t (v); CREATE INDEX i ON t (v); DROP INDEX i ON t", "UNIQUE u (v)", False),
+]
+
+
+@pytest.mark.parametrize("at_once", [False, True], ids=["read before the swap", "read behind the swap"])
+@pytest.mark.parametrize(("statements", "index", "named"), BEFORE_SWAPS)
+def test_indexes_before_a_swap_are_those_that_statements_made_and_left(
+    statements: str,
+    index: str,
+    named: bool,
+    at_once: bool,
+    connection: Connection,
+    schema: str,
+    follow: Callable[..., Followed],
+) -> None:
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id")
+    *before, last = (part.replace(" t", f" {schema}.t") for part in statements.split(";"))
+    for statement in before:
+        connection.query(statement)
+    followed = follow()
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(last)
+    if named:
+        connection.query(f"UPDATE {schema}.t SET v = 7 WHERE id < 20")
+    if not at_once:
+        followed.sync(hop)
+    swap(connection, schema, index)
+    followed.sync(hop)
+    told = hop.plan().details.get("values_not_followed", "")
+    assert ("rows that share a value of the unique index (v) (since log." in str(told)) is named
+    assert (followed.rows() != followed.wanted()) is named
+
+
+def test_an_index_between_rows_and_a_change_of_columns_is_no_change_of_columns(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    """How rows looked before a statement about an index is known, also when the catalogue is of a later time."""
+    fill(connection, schema)
+    followed = follow(on_unlogged_values="fail")
+    followed.sync()
+    connection.query(f"CREATE INDEX i ON {schema}.t (v)")
+    connection.query(f"UPDATE {schema}.t SET v = 1 WHERE id = 1")
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT")
+    connection.query(f"UPDATE {schema}.t SET v = 2, more = 2 WHERE id = 2")
+    connection.query(f"DROP INDEX i ON {schema}.t")
+    followed = follow(on_unlogged_values="fail")
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+
+
+def test_a_key_that_drop_index_drops_stops(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    followed = follow()
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(f"DROP INDEX `PRIMARY` ON {schema}.t")
+    with pytest.raises(ReplicationError, match=r"the primary key was changed to \(\)"):
+        followed.sync(hop)
+
+
+V_ANEW = "DROP COLUMN v, ADD COLUMN v INT AFTER id, ADD COLUMN more INT"
+AMONG_CHUNKS = [
+    ("await_visible", 1, V_ANEW, None),
+    ("await_visible", 1, "ADD COLUMN more INT DEFAULT 7", None),
+    ("await_visible", 2, "ADD COLUMN more INT", None),
+    ("await_visible", 2, V_ANEW, "v"),
+    ("read_chunks", 1, V_ANEW, "v"),
+    ("read_chunks", 1, "ADD COLUMN more INT", None),
+    ("read_chunks", 2, "ADD COLUMN more INT DEFAULT 7", "more"),
+]
+
+
+@pytest.mark.parametrize("mode", ["warn", "snapshot"])
+@pytest.mark.parametrize("change", [V_ANEW, "ADD COLUMN more INT DEFAULT 8"])
+def test_rows_that_the_log_tells_before_a_statement_count_more_than_chunks_behind_it(
+    change: str, mode: str, connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT")
+    followed = follow(on_unlogged_values=mode)
+    hop = followed.hop()
+    connection.query(f"ALTER TABLE {schema}.t DROP COLUMN more")
+    followed.sync(hop)
+    assert hop.begin_anew() is not None
+    connection.query(f"UPDATE {schema}.t SET v = 5 WHERE id = 3")
+    connection.query(f"ALTER TABLE {schema}.t {change}")
+    followed.sync(hop)
+    followed.sync(hop)
+    assert (followed.rows() != followed.wanted()) is (mode == "warn")
+    assert ("values_not_followed" in hop.plan().details) is (mode == "warn")
+
+
+@pytest.mark.parametrize(("step", "batch", "change", "column"), AMONG_CHUNKS)
+def test_a_statement_counts_for_the_rows_of_chunks_that_were_read_before_it(
+    step: str,
+    batch: int,
+    change: str,
+    column: str | None,
+    connection: Connection,
+    schema: str,
+    follow: Callable[..., Followed],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before chunks of a batch are read, and between them and the log that the batch reads behind them."""
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id")
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT")
+    followed = follow(**CHUNK)
+    hop = followed.hop()
+    connection.query(f"ALTER TABLE {schema}.t DROP COLUMN more")
+    called, done = getattr(landed_batch, step), 0
+
+    def then_altered(*given: Any, **more: Any) -> Any:
+        nonlocal done
+        found = called(*given, **more)
+        done += 1
+        if done == batch:
+            connection.query(f"ALTER TABLE {schema}.t {change}")
+        return found
+
+    monkeypatch.setattr(landed_batch, "batch_chunks", lambda *_, **__: 1)
+    monkeypatch.setattr(landed_batch, step, then_altered)
+    followed.sync(hop)
+    followed.sync(hop)
+    assert done > 5
+    named = hop.plan().details.get("values_not_followed")
+    assert (str(named).partition(" ")[0] if named else None) == column
+    assert (followed.rows() != followed.wanted()) is (column is not None)
 
 
 def test_a_snapshot_that_is_being_read_begins_again(
