@@ -438,4 +438,4 @@ def _quotient(call: Call, item: Accumulator, sums: pa.ChunkedArray, counts: pa.C
     pairs = zip(sums.to_pylist(), numbers.tolist(), strict=True)
     means = [_DIVISION.quantize(_DIVISION.divide(total, n), unit) if n else None for total, n in pairs]
     # What the type of an AVG does not hold is null, as in Flink.
-    return pa.array([None if mean is None or abs(mean) >= beyond else mean for mean in means], kind)
+    return pa.array([None if mean is None or mean.copy_abs() >= beyond else mean for mean in means], kind)
