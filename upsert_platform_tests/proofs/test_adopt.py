@@ -38,6 +38,20 @@ def adopt(stack: Stack, table: str, *arguments: str) -> tuple[int, dict[str, Any
     return ran.exit_code, json.loads(ran.stdout)
 
 
+def vendors_client(stack: Stack) -> Any:
+    """The vendor's own client of Tablestore."""
+    from tablestore import OTSClient
+
+    names = ("ENDPOINT", "ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "INSTANCE")
+    return OTSClient(*[stack.variables[f"UPSERT_TABLESTORE_{name}"] for name in names], logger_name=None)
+
+
+def stored_ids(stack: Stack, client: Any) -> set[int]:
+    """The keys that the table `serving` holds."""
+    _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
+    return {row.primary_key[0][1] for row in rows}
+
+
 def ends_of(stack: Stack, topic: str) -> dict[int, int]:
     """The ends of a topic's partitions."""
     client = Consumer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"], "group.id": "looks"})
@@ -142,8 +156,6 @@ def test_topics_that_a_stopped_job_wrote(
 def test_a_tablestore_table_of_a_lake_that_was_lost(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tablestore import OTSClient
-
     kinds = columns(FLAT)
     write_project(
         stack.project,
@@ -155,13 +167,7 @@ def test_a_tablestore_table_of_a_lake_that_was_lost(
         producer.produce(stack.topic, key=key_of(number), value=value_of(number, row_of(number)))
     assert producer.flush(20) == 0
     assert stack.run().success
-    client = OTSClient(
-        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
-        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
-        logger_name=None,
-    )
+    client = vendors_client(stack)
 
     def times(number: int) -> set[int]:
         """When the cells of a row were written, as the server has it."""
@@ -188,7 +194,7 @@ def test_rows_that_no_record_names(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-    from tablestore import Condition, OTSClient, Row, RowExistenceExpectation
+    from tablestore import Condition, Row, RowExistenceExpectation
 
     kinds = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
     source = TOPIC.format(name="source", topic=stack.topic, columns=kinds)
@@ -211,18 +217,11 @@ def test_rows_that_no_record_names(
         future.result(30)
     for future in admin.delete_records([TopicPartition(stack.topic, 0, 5)]).values():
         future.result(30)
-    client = OTSClient(
-        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
-        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
-        logger_name=None,
-    )
+    client = vendors_client(stack)
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
 
     def held() -> set[int]:
-        _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
-        return {row.primary_key[0][1] for row in rows}
+        return stored_ids(stack, client)
 
     write_project(stack.project, source, serving)
     with closing(bind(*load(stack.project, root=str(stack.lake))).targets["serving"].open()) as destination:
@@ -255,7 +254,7 @@ def test_rows_that_the_topics_name_and_the_lake_does_not(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, repair: tuple[str, ...]
 ) -> None:
     """The changelog of the topic began late, for another table: the rows before are right, and stay."""
-    from tablestore import Condition, OTSClient, Row, RowExistenceExpectation
+    from tablestore import Condition, Row, RowExistenceExpectation
 
     kinds = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
     source = TOPIC.format(name="source", topic=stack.topic, columns=kinds)
@@ -274,18 +273,11 @@ def test_rows_that_the_topics_name_and_the_lake_does_not(
     assert stack.run().success
     send(10)
     assert stack.run().success
-    client = OTSClient(
-        stack.variables["UPSERT_TABLESTORE_ENDPOINT"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_ID"],
-        stack.variables["UPSERT_TABLESTORE_ACCESS_KEY_SECRET"],
-        stack.variables["UPSERT_TABLESTORE_INSTANCE"],
-        logger_name=None,
-    )
+    client = vendors_client(stack)
     monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
 
     def held() -> set[int]:
-        _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
-        return {row.primary_key[0][1] for row in rows}
+        return stored_ids(stack, client)
 
     write_project(stack.project, source, serving)
     with closing(bind(*load(stack.project, root=str(stack.lake))).targets["serving"].open()) as destination:
