@@ -16,8 +16,12 @@ from upsert_platform.changelog.store import ChangelogStore
 
 TIMES_PROPERTY: Final = "upsert.changelog.times"
 _HOUR: Final = 3_600_000
-_APART: Final = ((60 * 24 * _HOUR, 30 * 24 * _HOUR), (2 * 24 * _HOUR, 24 * _HOUR), (0, _HOUR))
-"""From which age on, in milliseconds, times that are noted are how far apart; the oldest first."""
+_DAY: Final = 24 * _HOUR
+_APART: Final = ((800 * _DAY, 30 * _DAY), (2 * _DAY, _DAY), (0, _HOUR))
+"""From which age on, in milliseconds, times that are noted are how far apart; the oldest first.
+
+Rows of a table whose rows or partitions live for so long are judged as gone by these times: by the day, up to two
+years, they are some ten thousand bytes of the table's properties."""
 _Noted = tuple[int, int]
 """A batch, and when it was committed, milliseconds since 1970."""
 
@@ -76,7 +80,7 @@ def _noted(store: ChangelogStore) -> list[_Noted]:
 
 
 def _thinned(times: list[_Noted], *, now: int) -> list[_Noted]:
-    """The first time of each hour, of older ones of each day, of still older ones of thirty days."""
+    """The first time of each hour, of older ones of each day, of those of two years ago of thirty days."""
     kept: dict[tuple[int, int], _Noted] = {}
     for batch, at in times:
         apart = next(apart for age, apart in _APART if now - at >= age or not age)

@@ -78,6 +78,8 @@ class RowComparison:
             found = found.take(np.setdiff1d(np.arange(found.num_rows), right[wanted & moved]))
             left, right = self._pairs(expected, found)
         is_expected, is_found = left >= 0, right >= 0
+        # Of several rows of a key one is the expected one, and the others are too many.
+        again = is_expected & is_found & np.append(False, left[1:] == left[:-1])[: len(left)]
         wanted = _flags(expected, WANTED, left)
         if self.expired:
             sequences = pc.fill_null(pc.less_equal(_taken(expected, SEQUENCE, left), self.expired), False)
@@ -98,7 +100,7 @@ class RowComparison:
             "refused": _flags(expected, REFUSED, left),
             "expired": wanted & ~is_found & (may_be_gone | _flags(expected, GONE, left)),
             "missing": wanted & ~is_found,
-            "extra": ~wanted & is_found & ~bare,
+            "extra": (~wanted | again) & is_found & ~bare,
             "stale": wanted & ~same,
         }
         status = np.select(list(cases.values()), np.arange(1, len(cases) + 1), 0)

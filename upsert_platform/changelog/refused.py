@@ -120,7 +120,11 @@ class RefusedStore:
 
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = []
+        kept = set()
         for path, last in _live_files(delta):
+            if path in files:  # a transaction that is tried again keeps its files again
+                kept.add(path)
+                continue
             if last is not None and last <= leaves.after:
                 continue
             left = refused_files.without(self.location, path, leaves)
@@ -128,7 +132,7 @@ class RefusedStore:
                 continue
             actions.append(RemoveAction(path, True, now, partition_values={}))
             actions += [AddAction(*refused_files.add_arguments(left))] if left else []
-        actions += [AddAction(*refused_files.add_arguments(name)) for name in files]
+        actions += [AddAction(*refused_files.add_arguments(name)) for name in files if name not in kept]
         if actions:
             with naming(f"{self.location.uri}/_delta_log", writes=True):
                 delta.create_write_transaction(actions, mode="append", schema=delta.schema())
@@ -215,15 +219,17 @@ class RefusedOfSpan(_InStore):
         super().__init__(store, span.upto, progress)
         self._span = span
         self._failed = tuple(failed)
+        self._kept = False
 
     def keep_files(self, files: Sequence[str]) -> None:
-        """Keeps the rows of files."""
+        """Keeps the rows of files; again, with others or the same, where a transaction is tried again."""
         self._store.append_files([*self._failed, *files], self._span)
-        self._failed = ()
+        self._kept = True
 
     def give_up(self) -> None:
         """Removes the files of rows that could not be computed, if nothing was kept. Idempotent."""
-        self.discard_files(self._failed)
+        if not self._kept:
+            self.discard_files(self._failed)
         self._failed = ()
 
 

@@ -152,7 +152,9 @@ def _with_reports(
     for item in states:
         record = known.get(item.key)
         last = None if record is None else record.asset_materialization
-        if record is not None and last is not None:
+        if record is None or last is None:
+            found[item.key] = replace(item, report="this Dagster instance has no materialisation of it")
+        else:
             spec = layer.get(item.key).assets_def.specs_by_key[item.key]
             age = timedelta(seconds=now - record.timestamp)
             report = report_due(spec, last, age=age, paused=bool(item.note))

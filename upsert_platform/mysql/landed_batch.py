@@ -184,7 +184,8 @@ class LandedBatch:
                     progress = replace(progress, position=position)
                 visible = progress.position
         files: list[DataFile] = []
-        read, ended, columns = self.read, False, progress.columns
+        read, ended = self.read, False
+        columns = self._stored_columns(progress) if progress.columns is None else progress.columns
         chunks: tuple[LogPosition, Collection[str]] | None = None
         unread_upto: LogPosition | None = None
         if progress.snapshot:
@@ -217,6 +218,7 @@ class LandedBatch:
             progress,
             position=log.position,
             table=log.table,
+            before=log.before,
             told_at=log.told_at,
             unknown_upto=log.unknown_upto,
             begun=log.begun,
@@ -234,6 +236,11 @@ class LandedBatch:
         if log.counts.truncated:
             made = replace(made, swept_before=self._batch + 1)
         return self._landed(files, made, number=number, read=read)
+
+    def _stored_columns(self, progress: Progress) -> set[str]:
+        """Columns of which rows may have values, where an earlier version noted none: dropped ones stay stored."""
+        stored = ChangelogStore(self.location, self.source.table, mode=self.source.mode).opened().schema()
+        return {*(column.name for column in progress.table.columns), *(field.name for field in stored.fields)}
 
     def _number_behind(self, log: LogBatch, end: LogPosition) -> int:
         """The number of the byte at the batch's end; not below what was planned once the log was read so far."""

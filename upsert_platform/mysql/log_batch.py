@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -62,13 +62,13 @@ class LogBatch:
         since: milliseconds since 1970; rows of statements that began before are passed over.
         unread_upto: what stands in the log up to there was done before the rows were read that count, unless the
             batch has others from the log.
-        columns: of which rows from before have values, as in `Progress`; None where nobody noted them.
+        columns: of which rows from before have values, as in `Progress`.
         chunks: where the log ended before the chunks of this batch were read, and their columns: rows have values of
             those when statements behind that place are carried out.
 
     Attributes:
-        position: behind the last transaction read; with `table`, `told_at`, `unknown_upto`, `begun`, `prepared` and
-            `columns` what `Progress` keeps.
+        position: behind the last transaction read; with `table`, `before`, `told_at`, `unknown_upto`, `begun`,
+            `prepared` and `columns` what `Progress` keeps.
         rewritten: columns to which a statement may have given other values in rows that were read, with its place.
     """
 
@@ -82,11 +82,12 @@ class LogBatch:
         since: int | None = None,
         by_gtids: bool = False,
         unread_upto: LogPosition | None = None,
-        columns: Collection[str] | None = (),
+        columns: Collection[str] = (),
         chunks: tuple[LogPosition, Collection[str]] | None = None,
     ) -> None:
         self.position = progress.position
         self.table = progress.table
+        self.before = progress.before
         self.told_at = progress.told_at
         self.counts = LogCounts()
         self._settings = settings
@@ -94,7 +95,7 @@ class LogBatch:
         self._start = start
         self._since = None if since is None else since // 1000
         self.unknown_upto = progress.unknown_upto
-        self._altered_at: LogPosition | None = None
+        self._altered: SchemaChange | None = None
         self._stopped = False
         self._by_gtids = by_gtids
         self._unread_upto = unread_upto
@@ -102,8 +103,7 @@ class LogBatch:
         self.begun = progress.begun
         self.prepared = progress.prepared
         self.rewritten: tuple[str, ...] = ()
-        # Where nobody noted them, those that are declared may be dropped ones.
-        self.columns = {*_names(self.table), *landing.columns} if columns is None else set(columns)
+        self.columns = set(columns)
 
     def read(self, end: LogPosition) -> Iterator[pa.RecordBatch]:
         """Rows up to an end of the log that the server told, or to the end of the batch.
@@ -169,9 +169,9 @@ class LogBatch:
             self.position = LogPosition(end.file, end.offset, self.position.gtids)
         if file != self.position.file:
             self.begun = 0
-        if self._altered_at is not None:
+        if self._altered is not None:
             # Asked for when the stream has ended: a second reader of the same id would end the first.
-            self.unknown_upto = next_change(self._settings, self.table, start=self._altered_at, upto=self.told_at)
+            self._judge(self._altered)
 
     def _require_end(self, reader: LogReader, end: LogPosition) -> None:
         """A server ends a stream without a word when somebody ends its statement: what follows was not read."""
@@ -237,24 +237,11 @@ class LogBatch:
             return True
         if (named[0].casefold(), named[1].casefold()) != (followed[0].casefold(), followed[1].casefold()):
             return False
-        return not self._tells_cases()
-
-    def _tells_cases(self) -> bool:
-        """Return whether names that differ by case alone are of two tables."""
-        with Connection(self._settings.server) as connection:
-            return connection.variable("lower_case_table_names") == "0"
-
-    def _effect(self, change: SchemaChange) -> Effect:
-        table = (self.table.schema, self.table.name)
-        effect = effect_on(change.sql, schema=change.schema, table=table)
-        if effect is Effect.NONE:
-            return effect
-        exact = effect_on(change.sql, schema=change.schema, table=table, exact=True)
-        return exact if exact is not effect and self._tells_cases() else effect
+        return not _tells_cases(self._settings)
 
     def _changed(self, change: SchemaChange) -> None:
         name = self.table.full_name
-        effect = self._effect(change)
+        effect = _effect(self._settings, self.table, change)
         changes = effect not in (Effect.NONE, Effect.INDEXED)
         if change.illegible is not None and (changes or not name.isascii()):
             raise ReplicationError(
@@ -285,7 +272,7 @@ class LogBatch:
         if effect is Effect.INDEXED:
             self._indexed(change)
             return
-        self._altered(change)
+        self._read_again(change)
 
     def _indexed(self, change: SchemaChange) -> None:
         """Notes the unique indexes behind a statement that made or dropped one.
@@ -298,11 +285,11 @@ class LogBatch:
             found = unique_indexes(connection, self.table.schema, self.table.name)
         if not made:
             found.pop(name, None)
-        kept, own = tuple(index for index in self.table.unique if index in found.values()), found.get(name)
-        if kept:  # an earlier version noted none
-            self.table = replace(self.table, unique=kept if own is None or own in kept else (*kept, own))
+        self.table = _with_indexes(self.table, found, found.get(name))
+        if self.before is not None:
+            self.before = _with_indexes(self.before, found, found.get(name))
 
-    def _altered(self, change: SchemaChange) -> None:
+    def _read_again(self, change: SchemaChange) -> None:
         settings = self._settings
         with Connection(settings.server) as connection:
             require_one_row_per_key(connection, self.table.schema, self.table.name)
@@ -326,12 +313,21 @@ class LogBatch:
                 " 'schema.change.behavior' = 'exception' this stops the pipeline; with another one a run that begins"
                 " now carries them, and continuous mode reads the declarations again by itself"
             )
-        self._judge(change, table)
+        self.before = self.before or self.table
         self.table, self.told_at = table, told_at
-        self._altered_at, self._stopped = change.place, True
+        self._altered, self._stopped = change, True
 
-    def _judge(self, change: SchemaChange, table: MySqlTable) -> None:
-        """Notes the columns to which the statement may have given other values in rows that were read."""
+    def _judge(self, change: SchemaChange) -> None:
+        """Notes the columns to which the last statement may have given other values in rows that were read.
+
+        Where another one follows, the catalogue is of behind that: what the first has done, and what the second, is
+        not told apart, and each is judged by the table from before both.
+        """
+        table, before = self.table, self.before
+        assert before is not None
+        self.unknown_upto = next_change(self._settings, table, start=change.place, upto=self.told_at)
+        if self.unknown_upto is None:
+            self.before = None
         unread = self._unread_upto is not None and change.place.order() <= self._unread_upto.order()
         # What the log told before the statement counts more than what chunks found behind it.
         if unread and not self.counts.changes:
@@ -342,10 +338,11 @@ class LogBatch:
             given = given_values(connection, table)
         followed = self._landing.columns
         names = rewritten_columns(
-            self.table,
+            before,
             table,
             sql=change.sql,
             strict=change.strict,
+            last=self.unknown_upto is None,
             given=given,
             followed=followed,
             known=self.columns,
@@ -393,12 +390,35 @@ def next_change(
         for event in stream:
             for told in reader.read(event):
                 if isinstance(told, SchemaChange):
-                    effect = effect_on(told.sql, schema=told.schema, table=(table.schema, table.name))
+                    effect = _effect(settings, table, told)
                     if effect not in (Effect.NONE, Effect.INDEXED, Effect.TRUNCATED):
                         return told.place
             if reader.place.order() >= upto.order():
                 return None
     raise cut_off(settings, reader, upto)
+
+
+def _effect(settings: MySqlCdcSettings, table: MySqlTable, change: SchemaChange) -> Effect:
+    names = (table.schema, table.name)
+    effect = effect_on(change.sql, schema=change.schema, table=names)
+    if effect is Effect.NONE:
+        return effect
+    exact = effect_on(change.sql, schema=change.schema, table=names, exact=True)
+    return exact if exact is not effect and _tells_cases(settings) else effect
+
+
+def _tells_cases(settings: MySqlCdcSettings) -> bool:
+    """Return whether names that differ by case alone are of two tables."""
+    with Connection(settings.server) as connection:
+        return connection.variable("lower_case_table_names") == "0"
+
+
+def _with_indexes(table: MySqlTable, found: Mapping[str, tuple[str, ...]], made: tuple[str, ...] | None) -> MySqlTable:
+    """The table with those of its unique indexes that are still there, and the one that was made."""
+    kept = tuple(index for index in table.unique if index in found.values())
+    if not kept:  # an earlier version noted none
+        return table
+    return replace(table, unique=kept if made is None or made in kept else (*kept, made))
 
 
 def server_id_of(settings: MySqlCdcSettings) -> int:

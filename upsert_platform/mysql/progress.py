@@ -32,6 +32,8 @@ class Progress:
             is in them already.
         unknown_upto: place of the next statement that alters the table; how rows before it look is not known. None
             where that is known.
+        before: the table as it was when it was last known, where statements follow each other so that `table` is of
+            behind all of them: each is judged by it. None where `table` is the one of the position.
         snapshot: whether a snapshot is being read.
         after: key of the last row of the snapshot, as texts of its columns; None before the first.
         rebuilt_from: batch that a repeated snapshot began with; 0 for a first one. Rows that no batch since then has
@@ -61,6 +63,7 @@ class Progress:
     rewritten: tuple[str, ...] = ()
     prepared: tuple[Prepared, ...] = ()
     columns: tuple[str, ...] | None = ()
+    before: MySqlTable | None = None
 
     def with_columns(self, table: MySqlTable) -> Progress:
         """The state when rows of a table as it looks were landed."""
@@ -84,6 +87,8 @@ class Progress:
         for name in ("position", "told_at", "unknown_upto", "consistent"):
             found[name] = LogPosition(**found[name]) if found[name] is not None else None
         found["table"] = table_from_data(found["table"])
+        before = found.get("before")
+        found["before"] = None if before is None else table_from_data(before)
         found["after"] = tuple(found["after"]) if found["after"] is not None else None
         found["rewritten"] = tuple(found.get("rewritten", ()))
         columns = found.get("columns")

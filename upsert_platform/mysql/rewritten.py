@@ -72,6 +72,7 @@ def rewritten_columns(
     *,
     sql: str,
     strict: bool,
+    last: bool = True,
     given: Given,
     followed: Collection[str],
     known: Collection[str] = (),
@@ -82,6 +83,7 @@ def rewritten_columns(
         before: the table as it was known.
         now: as it is.
         strict: whether the statement fails where a value does not fit the new type of its column.
+        last: whether no other statement has followed, so that `now` has the types that this one gave.
         followed: names of the columns that count.
         known: names of the columns of which rows have values from before, though the table may have dropped them.
     """
@@ -102,7 +104,10 @@ def rewritten_columns(
         if old is None or name in steps.added or name in steps.dropped:
             other = renames or name in given.filled or name in held
         else:
-            other = not _keeps(old, column, strict=strict) or (name in steps.defined and name in given.computed)
+            other = not _keeps(old, column, strict=strict)
+            if name in steps.defined:
+                # Which type it had between this statement and the next, nobody tells.
+                other = other or name in given.computed or not (last or strict)
         if name in wanted and (other or name in steps.renamed):
             found.append(column.name)
     return [*found, *(_lost_rows(before, now) if swapped else ())]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -133,17 +134,18 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
         from upsert_platform.postgres.stage import StageStats, drop_stages, staging_task
 
         assert isinstance(lease, RenewedLease)
-        started = time.monotonic()
+        started, write = time.monotonic(), uuid.uuid4().hex[:8]
         lease.check()
         drop_stages(self._session, self.table)
         try:
-            task = staging_task(self.table, terms=lease.terms, open_file=opener_of(keep_refused))
+            opened = opener_of(keep_refused)
+            task = staging_task(self.table, terms=lease.terms, open_file=opened, write=write)
             written = self._write_by_tasks(changes, self.table, task, StageStats, keep=keep_refused)
             staged = time.monotonic()
             written, merge = self._merged(written, span, lease)
         finally:
             with suppress(UpsertPlatformError):  # the next holder drops what is left
-                drop_stages(self._session, self.table)
+                drop_stages(self._session, self.table, write=write)
         total, seconds = written.total, {"stage_seconds": staged - started, "seconds": time.monotonic() - started}
         metrics = {"bytes": total.bytes, **{name: round(value, 3) for name, value in seconds.items()}}
         upserts, deletes = total.upserts - merge.upserts, total.deletes - merge.deletes
@@ -172,6 +174,8 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
 
         lease.check()
         with connected(self.table.settings) as connection, connection.transaction():
+            # Of a stricter isolation, a renewal of the lease during the merge would make it fail at its end.
+            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             # A client that is frozen while its transaction is open holds the rows no longer than its lease.
             silence = str(round(lease.seconds * 1000))
             connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (silence,))
@@ -179,7 +183,8 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
             if span.replaces:
                 merge.empty()
             parts = [part for part in written.parts if part.stage]
-            merge.take([part.stage for part in parts], deletes=any(part.deletes for part in parts))
+            staged = {part.stage: part.upserts + part.deletes for part in parts}
+            merge.take(staged, deletes=any(part.deletes for part in parts))
             written = written.with_refused(merge.refused, StageStats(refused=len(merge.refused)))
             written.keep_refused()
             with self._control.within(connection):

@@ -6,10 +6,11 @@ refuses are found by halves, each tried behind a savepoint: a statement that fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.postgres.names import quote
 from upsert_platform.postgres.stage import reason_of, refuse_if_asked
 from upsert_platform.postgres.table import PostgresTable
@@ -45,19 +46,33 @@ class Merge:
         """Deletes every row."""
         self._connection.execute(f"DELETE FROM {self._table.place.sql}")
 
-    def take(self, stages: Sequence[str], *, deletes: bool) -> None:
-        """Merges tables; `deletes`: whether there are deletes among the rows.
+    def take(self, staged: Mapping[str, int], *, deletes: bool) -> None:
+        """Merges staged tables.
+
+        Args:
+            staged: table to how many rows it has.
+            deletes: whether there are deletes among the rows.
 
         Raises:
-            DestinationError: more rows are refused than may be.
+            DestinationError: more rows are refused than may be, or the server has lost staged rows.
             RecordError: a row is refused, and ``on-error`` is ``fail``.
             psycopg.Error: the server refuses what no row is the reason of.
         """
+        stages = [self._table.place.beside(stage).sql for stage in staged]
+        for stage, rows in zip(stages, staged.values(), strict=True):
+            ((found,),) = self._connection.execute(f"SELECT count(*) FROM {stage}").fetchall()
+            if found != rows:
+                # Unlogged tables are empty after a crash of the server, and at a standby that takes over.
+                raise DestinationError(
+                    f"table '{self._table.name}': {rows} rows were staged in {stage}, which has {found} now: PostgreSQL"
+                    f" {self._table.settings.address} has restarted meanwhile. Nothing was recorded as applied; run it"
+                    " again"
+                )
         plain = self._table.settings.is_hologres  # without savepoints, places of rows and deferred constraints
         if not plain:
             self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
         for delete in (True, False) if deletes else (False,):
-            for stage in (self._table.place.beside(stage).sql for stage in stages):
+            for stage in stages:
                 if plain:
                     self._connection.execute(self._statement(stage, "", delete=delete))
                     continue

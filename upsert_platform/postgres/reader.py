@@ -5,6 +5,7 @@ Runs in Spark workers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ RANGES_DDL: Final = "first BIGINT, last BIGINT"
 _PAGES: Final = 8192
 """Pages of 8 KB of a range: 64 MB."""
 _MOST_RANGES: Final = 1024
+_IS_NO_VALUE: Final = re.compile(r"SQLSTATE 22\w{3}:")
 _MOST_KEYS: Final = 100_000
 """Keys that are looked up at once."""
 
@@ -97,8 +99,21 @@ class KeyRows:
         for batch in batches:
             for start in range(0, batch.num_rows, _MOST_KEYS):
                 part = batch.slice(start, _MOST_KEYS)
-                keys = given_rows({name: part.column(name) for name in table.primary_key}, table.types)
-                yield from _selected(table, f" JOIN {keys} ON {same}")
+                yield from self._having(part, same)
+
+    def _having(self, keys: pa.RecordBatch, same: str) -> Batches:
+        """Rows that have one of some keys. A key that no value of the column's type can be has no row."""
+        table = self.table
+        given = given_rows({name: keys.column(name) for name in table.primary_key}, table.types)
+        try:
+            found = list(_selected(table, f" JOIN {given} ON {same}"))
+        except (DestinationError, ValueError) as error:
+            if isinstance(error, DestinationError) and not _IS_NO_VALUE.search(str(error)):
+                raise
+            for half in halves(keys) if keys.num_rows > 1 else ():
+                yield from self._having(half, same)
+        else:
+            yield from found
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ at its end; those of a killed one are dropped by the next holder of the lease.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import psycopg
 
 _IS_DELETE = LogicalType(TypeName.BOOLEAN)
+_BLOCK_BYTES: Final = 64 << 20
 
 
 @dataclass(slots=True)
@@ -53,9 +55,9 @@ def _prefix(table: PostgresTable) -> str:
     return f"_upsert_{hashlib.sha256(table.place.table.encode()).hexdigest()[:12]}_"
 
 
-def drop_stages(session: Session, table: PostgresTable) -> None:
-    """Drops what writes left."""
-    prefix = _prefix(table)
+def drop_stages(session: Session, table: PostgresTable, *, write: str = "") -> None:
+    """Drops what a write left, or all writes: only the holder of the lease may do that."""
+    prefix = f"{_prefix(table)}{write}"
     found = session.rows(
         f"SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace WHERE relkind = 'r' AND nspname ="
         f" {literal(table.place.schema)} AND left(relname, {len(prefix)}) = {literal(prefix)}"
@@ -65,33 +67,37 @@ def drop_stages(session: Session, table: PostgresTable) -> None:
 
 
 def staging_task(
-    table: PostgresTable, *, terms: Terms, open_file: OpenFile | None
+    table: PostgresTable, *, terms: Terms, open_file: OpenFile | None, write: str
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` that stages a change frame under a lease; it yields `OUTCOME_SCHEMA`."""
-    return partial(_staged, table, terms, open_file)
+    """The function for ``mapInArrow`` that stages a change frame under a lease; it yields `OUTCOME_SCHEMA`.
+
+    Args:
+        write: begins the names of the tables, so that `drop_stages` knows them.
+    """
+    return partial(_staged, table, terms, open_file, write)
 
 
 def _staged(
-    table: PostgresTable, terms: Terms, open_file: OpenFile | None, batches: Iterator[pa.RecordBatch]
+    table: PostgresTable, terms: Terms, open_file: OpenFile | None, write: str, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     what, most = f"table '{table.name}'", table.settings.max_refused_rows
     output = RefusedOutput(what, open_file=open_file, most=most, mask=table.mask)
     with closing(output), closing(Session(table.settings)) as session:
         guard = LeaseGuard(terms, ControlTable(session, table).tenure)
-        yield from _StagingTask(table, guard, output).run(batches)
+        yield from _StagingTask(table, guard, output, write).run(batches)
 
 
 class _StagingTask:
     """Fills one table, a block per COPY."""
 
-    def __init__(self, table: PostgresTable, guard: LeaseGuard, output: RefusedOutput) -> None:
+    def __init__(self, table: PostgresTable, guard: LeaseGuard, output: RefusedOutput, write: str) -> None:
         self._table, self._guard, self._output = table, guard, output
         self._types = [*table.types.values(), _IS_DELETE]
-        self._place = table.place.beside(f"{_prefix(table)}{uuid.uuid4().hex[:16]}")
+        self._place = table.place.beside(f"{_prefix(table)}{write}{uuid.uuid4().hex[:16]}")
         self._stats = StageStats()
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = blocks(batches, rows=self._table.settings.flush_rows)
+        found = blocks(batches, rows=self._table.settings.flush_rows, size=_BLOCK_BYTES)
         first = next(found, None)
         if first is not None:
             with connected(self._table.settings) as connection:
@@ -117,6 +123,14 @@ class _StagingTask:
         import psycopg
 
         table, is_delete = self._table, pc.equal(batch.column(OPERATION), OPERATION_DELETE)
+        unkeyed = _without_key(batch, table.primary_key)
+        if unkeyed is not None:
+            # A unique index takes any number of rows whose key is null, and a delete finds none of them.
+            yield from self._refused(batch.filter(unkeyed), "a column of its primary key is null")
+            batch = batch.filter(pc.invert(unkeyed))
+            is_delete = pc.equal(batch.column(OPERATION), OPERATION_DELETE)
+        if not batch.num_rows:
+            return
         try:
             rows = copy_rows([*(batch.column(name) for name in table.names), is_delete], self._types)
             with connection.cursor().copy(f"COPY {self._place.sql} FROM STDIN (FORMAT binary)") as copy:
@@ -127,15 +141,26 @@ class _StagingTask:
                 for half in halves(batch):
                     yield from self._copied(connection, half)
                 return
-            row = refused_row(batch, 0, columns=table.names, key=table.primary_key, reason=reason_of(error))
-            refuse_if_asked(table, row)
-            self._stats.refused += 1
-            yield from self._output.add([row])
+            yield from self._refused(batch, reason_of(error))
         else:
             deletes = pc.sum(is_delete).as_py() or 0
             self._stats.bytes += rows.size
             self._stats.deletes += deletes
             self._stats.upserts += batch.num_rows - deletes
+
+    def _refused(self, batch: pa.RecordBatch, reason: str) -> Iterator[pa.RecordBatch]:
+        table = self._table
+        for place in range(batch.num_rows):
+            row = refused_row(batch, place, columns=table.names, key=table.primary_key, reason=reason)
+            refuse_if_asked(table, row)
+            self._stats.refused += 1
+            yield from self._output.add([row])
+
+
+def _without_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array | None:
+    """Return which rows have a null in their key; None where none has."""
+    nulls = [column.is_null() for name in key if (column := batch.column(name)).null_count]
+    return functools.reduce(pc.or_, nulls) if nulls else None
 
 
 def refuse_if_asked(table: PostgresTable, row: RefusedRow) -> None:

@@ -105,7 +105,7 @@ def misfit(logical: LogicalType, found: Found) -> str | None:
 def cast_of(expression: str, logical: LogicalType, found: Found) -> str:
     """A staged value as a column takes it. Lengths are left to the assignment, which cuts nothing off."""
     wire = wire_type(logical)
-    same = found.name == wire or (wire == "text" and found.name in ("character varying", "bpchar"))
+    same = found.name == wire or (wire == "text" and found.name == "character varying")
     return expression if same else f"{expression}::{found.name}"
 
 

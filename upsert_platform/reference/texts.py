@@ -61,7 +61,7 @@ CLIENT_PROPERTIES: Final = (
 )
 PROPERTIES: Final = {
     "group.id": "Positions are published to this group after each batch, for lag monitors, and never read back; start"
-    " and end modes `group-offsets` read it.",
+    " and end modes `group-offsets` read what others have committed to it.",
     "isolation.level": "`read_committed` unless given.",
     "security.protocol": "In any case.",
     "acks": "`-1` is written `all`.",

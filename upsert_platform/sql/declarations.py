@@ -8,6 +8,7 @@ from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.core.model import ColumnKind, Options
 from upsert_platform.core.types import LogicalType
 from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.session_settings import Materializes
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class InsertDeclaration:
         sql: the statement as written, on one line.
         tells_before: the target needs to know what rows were before: the query is kept up, however simple it is.
         lateness: how long after their end windows stay open, in microseconds; None where they never close.
-        materializes: rows that share a key of the target are kept, and the last of them is shown.
+        materializes: when rows that share a key of the target are kept, so that the last of them is shown.
         state_ttl: after how many milliseconds without a change state is let go of; None for never.
     """
 
@@ -112,7 +113,7 @@ class InsertDeclaration:
     overwrite: bool = False
     tells_before: bool = False
     lateness: int | None = None
-    materializes: bool = True
+    materializes: Materializes = Materializes.AUTO
     state_ttl: int | None = None
 
 
@@ -142,7 +143,7 @@ class Declarations:
     inserts: list[InsertDeclaration] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     lateness: int | None = None
-    materializes: bool = True
+    materializes: Materializes = Materializes.AUTO
     state_ttl: int | None = None
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
     connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)

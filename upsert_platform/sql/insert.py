@@ -14,7 +14,7 @@ from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.hints import hint_warnings
-from upsert_platform.sql.planning.from_clause import Find
+from upsert_platform.sql.planning.from_clause import Find, appends_alone
 from upsert_platform.sql.planning.queries import (
     PlannedQuery,
     can_fail,
@@ -27,7 +27,7 @@ from upsert_platform.sql.planning.queries import (
 from upsert_platform.sql.query import Lookup, Relation, read_query
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
-from upsert_platform.sql.session_settings import STATE_TTL
+from upsert_platform.sql.session_settings import STATE_TTL, Materializes
 from upsert_platform.sql.tables import Tables
 
 
@@ -158,19 +158,24 @@ class InsertResolver:
         assert given is not None, "they fit before"
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
         shared = planned.shared_key(target.primary_key, key) is not None
-        return None if shared and not self.declaration.materializes else (planned, given)
+        never = self.declaration.materializes is Materializes.NONE
+        return None if shared and never else (planned, given)
 
     def _needs_images(self, target: Table, source: Table, given: dict[str, Rendered]) -> bool:
         """Return whether the key differs from that of the source: a delete then needs the before-image, since it has no
         other values.
         """
-        if not target.primary_key or not source.primary_key or self.declaration.overwrite:
+        materializes = self.declaration.materializes
+        if not target.primary_key or self.declaration.overwrite:
             return False
+        if not source.primary_key:
+            # The platform takes it that one row at a time has a key of the target, unless the statement says otherwise.
+            return materializes is Materializes.FORCE and not appends_alone(source)
         filled = [given.get(name) for name in target.primary_key]
         if any(value is not None and value.column is None and value.constant is None for value in filled):
             return True
         columns = {value.column for value in filled if value is not None}
-        return self.declaration.materializes and columns != set(source.primary_key)
+        return materializes is not Materializes.NONE and columns != set(source.primary_key)
 
     def insert_result(self, planned: PlannedQuery, target: Table, given: dict[str, Rendered] | None) -> Insert | None:
         """An insert of the result of a query, which is kept up to date by itself."""
@@ -252,11 +257,11 @@ class InsertResolver:
         shared = planned.shared_key(target.primary_key, key)
         if shared is None:
             return False
-        if self.declaration.materializes:
-            self.error(shared.warning, severity="warning")
-        else:
+        if self.declaration.materializes is Materializes.NONE:
             self.error(shared.refusal)
-        return self.declaration.materializes
+            return False
+        self.error(shared.warning, severity="warning")
+        return True
 
     def match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
         """Target column to expression; None when the shapes do not fit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from enum import StrEnum
 from typing import Final
 
 from upsert_platform.core.errors import Problem
@@ -50,9 +51,25 @@ LATENESS_MEANS: Final = (
 MATERIALIZE: Final = "table.exec.sink.upsert-materialize"
 MATERIALIZE_MEANS: Final = (
     "where the primary key of a target does not tell the rows of a query apart, the row of each key that arrived last"
-    " is shown, and the one before it when that is taken back (AUTO, FORCE); with NONE such statements are refused"
+    " is shown, and the one before it when that is taken back; with NONE such statements are refused. Of a topic of"
+    " changes (Debezium, Canal, Maxwell, OGG) that is declared without a key, AUTO takes it that each key of the target"
+    " has one row at a time; FORCE keeps all of them"
 )
-_MATERIALIZES: Final = ("AUTO", "FORCE", "NONE")
+
+
+class Materializes(StrEnum):
+    """When the rows of a query are kept by the key of its target, so that the last of each is shown."""
+
+    AUTO = "AUTO"
+    FORCE = "FORCE"
+    NONE = "NONE"
+
+
+def materializes_by(value: str) -> Materializes:
+    """Return what the value of a setting says; one that is none counts as the default, and `judge_setting` names it."""
+    return next((item for item in Materializes if item == value.upper()), Materializes.AUTO)
+
+
 KERBEROS_LOGIN: Final = "security.kerberos.login."
 """Begins the settings of a job's Kerberos login, which Kafka tables take as options of the same names."""
 _UTC: Final = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00", "UTC+0", "GMT+00:00")
@@ -105,8 +122,8 @@ def judge_setting(reader: TokenReader) -> list[Problem]:
     if lowered.startswith(KERBEROS_LOGIN):
         return []  # options of the tables of the file: `statements.read_statements`
     if lowered == MATERIALIZE:
-        taken = value.upper() in _MATERIALIZES
-        return [] if taken else [Problem(f"SET '{name}': takes {', '.join(_MATERIALIZES)}, not '{value}'", location)]
+        taken = value.upper() in list(Materializes)
+        return [] if taken else [Problem(f"SET '{name}': takes {', '.join(Materializes)}, not '{value}'", location)]
     if lowered == LATENESS:
         return [] if read_duration(value) is not None else [Problem(f"SET '{name}': takes a duration: '1 h'", location)]
     refused = REFUSED.get((lowered, value.upper()))

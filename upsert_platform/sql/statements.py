@@ -22,6 +22,7 @@ from upsert_platform.sql.session_settings import (
     MATERIALIZE,
     STATE_TTL,
     judge_setting,
+    materializes_by,
     read_duration,
     setting_of,
 )
@@ -182,7 +183,7 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if name.startswith(KERBEROS_LOGIN):
             found.logins[name] = (value, reader.location)
         if name == MATERIALIZE:
-            found.materializes = value.upper() != "NONE"
+            found.materializes = materializes_by(value)
         if name == LATENESS:
             found.lateness = read_duration(value)
         if name == STATE_TTL:

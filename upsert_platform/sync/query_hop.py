@@ -24,6 +24,8 @@ from upsert_platform.sync.on_demand import OnDemand
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from upsert_platform.engine.runners import SparkRunner
+
 _LOST_RACES: Final = 5
 
 
@@ -79,6 +81,7 @@ class QueryHop:
         self.run = run
         self.lookups = dict(lookups or {})
         self._noted_at = -math.inf
+        self._unnoted: QueryBatchPlan | None = None
 
     def plan(self) -> QueryBatchPlan:
         """Compares what the query has applied with the heads of its inputs. No JVM.
@@ -97,11 +100,8 @@ class QueryHop:
         Raises:
             ChangelogError: other runs keep committing to the same query; or state that cannot be.
         """
-        from upsert_platform.engine.runners import SparkRunner
-
         started = time.monotonic()
-        texts = [item.sql for item in expressions(self.store.query.plan)]
-        runner = SparkRunner(lambda: prepared(spark.open(), texts), local_rows=spark.rows)
+        runner = self._runner(spark)
         done: list[QueryBatch] = []
         lost = 0
         while (plan := self.plan()).is_due:
@@ -137,7 +137,14 @@ class QueryHop:
         Args:
             plan: finds nothing to do.
         """
-        if time.monotonic() - self._noted_at < self.note_seconds:
+        self._unnoted = plan
+        if time.monotonic() - self._noted_at >= self.note_seconds:
+            self.note()
+
+    def note(self) -> None:
+        """Notes what of the last batches is not noted yet, if anything: inputs let go of commits that nobody needs."""
+        plan, self._unnoted = self._unnoted, None
+        if plan is None:
             return
         self._noted_at = time.monotonic()
         for item in plan.slices:
@@ -161,11 +168,19 @@ class QueryHop:
         Raises:
             ChangelogError: the result only has rows added to it, or another run advanced the query meanwhile.
         """
+        store = QueryStore(self.store.location, self.store.query, any_plan=True)
+        found = rebuild(store, self.inputs, runner=self._runner(spark), run=self.run, lookups=self.lookups, tell=tell)
+        plan = self.plan()
+        if found is not None and not plan.is_due:
+            self._note(plan)
+        return found
+
+    def _runner(self, spark: OnDemand) -> SparkRunner:
+        """Return the runner of the query's tasks; its session knows the functions that the query calls."""
         from upsert_platform.engine.runners import SparkRunner
 
-        store = QueryStore(self.store.location, self.store.query, any_plan=True)
-        runner = SparkRunner(spark.open, local_rows=spark.rows)
-        return rebuild(store, self.inputs, runner=runner, run=self.run, lookups=self.lookups, tell=tell)
+        texts = [item.sql for item in expressions(self.store.query.plan)]
+        return SparkRunner(lambda: prepared(spark.open(), texts), local_rows=spark.rows)
 
     def result(self, spark: SparkSession, *, upto: int | None = None) -> DataFrame:
         """The rows of the result.

@@ -8,7 +8,19 @@ from typing import Final
 
 from upsert_platform.core.capabilities import StoresOtherValues
 from upsert_platform.core.errors import ChangelogError
-from upsert_platform.core.plan import Aggregate, Arrivals, Merge, Node, Query, Scan, TopN, scans
+from upsert_platform.core.plan import (
+    Aggregate,
+    Arrivals,
+    ArrivedTopN,
+    Materialize,
+    Merge,
+    Node,
+    Over,
+    Query,
+    Scan,
+    TopN,
+    scans,
+)
 from upsert_platform.sync.binding import Binding
 from upsert_platform.sync.following import tables_behind
 
@@ -56,6 +68,11 @@ def _why_in_order(node: Node, table: str) -> str | None:
     """Return why rows of a table are taken in their order of arrival, or None if they are not."""
     if isinstance(node, Arrivals) and table in _tables(node):
         return _NO_KEY
+    ranked = isinstance(node, ArrivedTopN) or (isinstance(node, Over) and bool(node.records))
+    if ranked and any(_is_row_by_row(item, table) for item in node.inputs):
+        return "its rows are ranked by their arrival"
+    if isinstance(node, Materialize) and any(_is_row_by_row(item, table) for item in node.inputs):
+        return "several of its rows share a key there"
     if isinstance(node, Merge):
         for branch in node.branches:
             if branch.appends and table in _tables(branch):

@@ -50,8 +50,9 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
 
     With a primary key in the source, a row that is deleted or does not (any more) meet the predicate becomes ``D``: the
     target may hold it from before. Without one every row stands for itself: rows that do not meet the predicate are
-    left out, and a before-image that meets it becomes ``D`` where the target has a key: its row is no longer what it
-    was, and the row after it, which may have another key or not meet the predicate, follows in the order of changes.
+    left out, deleted ones among them, and a before-image that meets it becomes ``D`` where the target has a key: its
+    row is no longer what it was, and the row after it, which may have another key or not meet the predicate, follows in
+    the order of changes.
 
     Args:
         view: name of a temporary view with the source's stored columns, `_kind` and `_seq`; reduced to the last row per
@@ -65,8 +66,9 @@ def change_query(insert: Insert, source: Table, target: Table, view: str) -> str
     where = ""
     if not source.primary_key:
         taken_back = f" OR ({KIND} = '{KIND_UPDATE_BEFORE}'{met})" if target.primary_key else ""
+        deleted = f"({KIND} = '{KIND_DELETE}'{met})"
         stays = f" OR {failed} IS NOT NULL" if failed else ""
-        where = f"\n  WHERE ({put}) OR {KIND} = '{KIND_DELETE}'{taken_back}{stays}"
+        where = f"\n  WHERE ({put}) OR {deleted}{taken_back}{stays}"
     selected = [
         _selected(projection, column, target) for projection, column in zip(insert.projections, columns, strict=True)
     ]

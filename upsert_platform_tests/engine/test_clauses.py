@@ -40,6 +40,10 @@ CASES: dict[str, tuple[str, str | None]] = {
         f"SELECT oid, rn FROM ({NUMBERED}) t WHERE rn BETWEEN SYMMETRIC 3 AND 2",
         f"SELECT oid, rn FROM ({NUMBERED}) t WHERE rn BETWEEN 2 AND 3",
     ),
+    "row numbers that are not greater": (
+        f"SELECT oid, uid FROM ({NUMBERED}) t WHERE NOT (2 < rn) AND NOT rn >= 3",
+        f"SELECT oid, uid FROM ({NUMBERED}) t WHERE rn <= 2",
+    ),
     # ORDER BY a position
     "ordered by the second column": (
         "SELECT kind, COUNT(*) AS n FROM orders GROUP BY kind ORDER BY 2 DESC, 1 NULLS FIRST LIMIT 1",
@@ -63,6 +67,47 @@ CASES: dict[str, tuple[str, str | None]] = {
         "SELECT u.id, t.x, t.oid FROM users u, LATERAL (SELECT amount AS oid, oid AS x FROM orders o WHERE o.uid = u.id"
         " ORDER BY 2 DESC LIMIT 1) AS t",
         None,
+    ),
+    "ordered by a name and what is not selected": (
+        "SELECT oid, -oid AS x FROM orders ORDER BY x + uid, oid LIMIT 2",
+        "SELECT oid, -oid AS x FROM orders ORDER BY -oid + uid, oid LIMIT 2",
+    ),
+    "ordered by a name that a column has too": (
+        "SELECT oid, -uid AS uid FROM orders o ORDER BY uid * 10 + o.oid, 1 LIMIT 2",
+        "SELECT oid, -uid AS uid FROM orders o ORDER BY -o.uid * 10 + o.oid, 1 LIMIT 2",
+    ),
+    # USING
+    "all columns of the left table": (
+        "SELECT o.*, page, v.secs FROM orders o JOIN views v USING (uid)",
+        "SELECT o.oid, o.uid, o.amount, o.kind, v.page, v.secs FROM orders o JOIN views v ON o.uid = v.uid",
+    ),
+    "all columns of both tables": (
+        "SELECT o.*, v.page AS p, v.uid AS w, uid AS x FROM orders o RIGHT JOIN views v USING (uid)",
+        "SELECT o.oid, o.uid, o.amount, o.kind, v.page AS p, v.uid AS w, v.uid AS x FROM orders o RIGHT JOIN views v ON"
+        " o.uid = v.uid",
+    ),
+    "each column once": (
+        "SELECT * FROM orders o LEFT JOIN views v USING (uid)",
+        "SELECT o.uid, o.oid, o.amount, o.kind, v.page, v.secs FROM orders o LEFT JOIN views v ON o.uid = v.uid",
+    ),
+    "three tables": (
+        "SELECT a.oid, b.oid AS o2, c.page, a.uid AS x, c.uid AS y, uid AS z FROM orders a JOIN orders b USING (uid)"
+        " JOIN views c USING (uid)",
+        "SELECT a.oid, b.oid AS o2, c.page, a.uid AS x, c.uid AS y, a.uid AS z FROM orders a JOIN orders b ON a.uid ="
+        " b.uid JOIN views c ON c.uid = a.uid",
+    ),
+    "of a group": (
+        "SELECT o.uid, COUNT(*) AS n FROM orders o JOIN views v USING (uid) GROUP BY o.uid",
+        "SELECT o.uid, COUNT(*) AS n FROM orders o JOIN views v ON o.uid = v.uid GROUP BY o.uid",
+    ),
+    "of a group, and its column with and without its table": (
+        "SELECT o.uid, uid AS w, COUNT(*) AS n FROM orders o JOIN views v USING (uid) GROUP BY uid",
+        "SELECT o.uid, o.uid AS w, COUNT(*) AS n FROM orders o JOIN views v ON o.uid = v.uid GROUP BY o.uid",
+    ),
+    # GROUP BY
+    "an expression with and without its table": (
+        "SELECT o.uid + 1 AS g, COUNT(*) AS n, MAX(amount) + (o.uid + 1) AS m FROM orders o GROUP BY uid + 1",
+        "SELECT uid + 1 AS g, COUNT(*) AS n, MAX(amount) + (uid + 1) AS m FROM orders GROUP BY uid + 1",
     ),
     # subqueries that aggregate
     "counts with a filter, of each row": (

@@ -150,6 +150,18 @@ CASES = {
         "SELECT id, region FROM users UNION ALL (VALUES (100, 'x'), (101, 'y'))",
         "SELECT id, region FROM users UNION ALL (VALUES (100, 'x'), (101, 'y'))",
     ),
+    "constants that are computed": (
+        "SELECT o.oid, n.x, n.w FROM orders o JOIN (VALUES (1.5, LOWER('A'), 1), (2.25, UPPER('b'), 2), (3, 'b', 2)) AS"
+        " n (x, k, w) ON o.kind = n.k",
+        "SELECT o.oid, n.x, n.w FROM orders o JOIN (VALUES (1.5, 'a', 1), (2.25, 'B', 2), (3, 'b', 2)) AS n (x, k, w)"
+        " ON o.kind = n.k",
+    ),
+    "computed constants without a row": (
+        "SELECT n.k, COUNT(o.oid) AS c FROM (VALUES (LOWER('A')), (LOWER('Z')), ('b')) AS n (k) LEFT JOIN orders o ON"
+        " o.kind = n.k GROUP BY n.k",
+        "SELECT n.k, COUNT(o.oid) AS c FROM (VALUES ('a'), ('z'), ('b')) AS n (k) LEFT JOIN orders o ON o.kind = n.k"
+        " GROUP BY n.k",
+    ),
     "in below or": (
         "SELECT oid, kind FROM orders WHERE kind = 'a' OR uid IN (SELECT age FROM users WHERE region = 'eu')",
         "SELECT oid, kind FROM orders WHERE kind = 'a' OR uid IN (SELECT age FROM users WHERE region = 'eu')",

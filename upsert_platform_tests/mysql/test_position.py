@@ -76,7 +76,7 @@ def test_the_state_of_an_earlier_version_is_read() -> None:
     assert Progress.from_json(json.dumps(told)).position == LogPosition("log.000002", 400)
     unique = replace(table, unique=(("id",), ("v", "w")))
     later = replace(
-        found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",), columns=("b",), table=unique
+        found, begun=1_700_000_000, rewritten=("v (since log.000002:500)",), columns=("b",), table=unique, before=table
     ).with_columns(table)
     assert later.columns == ("b", "id")
     assert Progress.from_json(later.to_json()) == later

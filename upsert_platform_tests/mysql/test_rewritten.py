@@ -76,6 +76,16 @@ def test_a_column_that_is_back_does_not_have_its_values_any_more() -> None:
     assert judged("ALTER TABLE t DROP more", (ID, MORE), (ID, MORE), known=(ID, MORE)) == ["more"]
 
 
+def test_a_type_that_the_next_statement_took_back_may_have_cut_values() -> None:
+    tables = [MySqlTable("shop", "t", (ID, V), ("id",))] * 2
+    sql = "ALTER TABLE t MODIFY v SMALLINT"
+    for strict, last, named in ((False, False, ["v"]), (True, False, []), (False, True, [])):
+        found = rewritten_columns(
+            *tables, sql=sql, strict=strict, last=last, given=NOTHING, followed=["id", "v"], known=["id", "v"]
+        )
+        assert found == named
+
+
 INDEXES = [
     ((("id",),), (("id",), ("v",)), ["(v)"]),
     ((("id",), ("v", "w")), (("id",), ("v",)), ["(v)"]),

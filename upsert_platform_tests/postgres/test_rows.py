@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -15,6 +15,7 @@ import pytest
 from upsert_platform.core.destination import RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.postgres.destination import PostgresDestination
+from upsert_platform.postgres.merge import Merge
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write
@@ -126,6 +127,67 @@ def test_rows_that_break_a_rule_of_the_table_are_set_aside_and_the_others_writte
     with pytest.raises(DestinationError, match=r"2 rows were refused, more than 'max.refused.rows' = 1"):
         write(few, changes(columns, (8, "bad", "U"), (9, "bad", "U")), 3)
     assert ask("SELECT count(*) FROM pg_class WHERE relname LIKE '\\_upsert\\_%'") == [(0,)]
+
+
+def test_rows_without_a_key_are_set_aside_where_the_server_would_take_them(postgres_tables: Tables, ask: Ask) -> None:
+    columns = {"id": "BIGINT", "name": "STRING"}
+    table = postgres_tables(columns, **{"auto.create": "false"})
+    ask(f"CREATE TABLE {table.place.sql} (id bigint UNIQUE, name text)")
+    refused: list[RefusedRow] = []
+    rows = changes(columns, (None, "a", "U"), (1, "b", "U"), (None, "c", "U"), (None, None, "D"))
+    report = write(table, rows, keep=refused.extend)
+    assert (report.upserts, report.deletes, report.refused_count) == (1, 0, 3)
+    assert {row.reason for row in refused} == {"a column of its primary key is null"}
+    assert ask(f"SELECT id, name FROM {table.place.sql}") == [(1, "b")]
+
+
+def test_keys_of_fixed_length_are_found_with_their_blanks(postgres_tables: Tables, ask: Ask) -> None:
+    columns = {"id": "STRING", "n": "INT"}
+    table = postgres_tables(columns, **{"auto.create": "false"})
+    ask(f"CREATE TABLE {table.place.sql} (id char(4) PRIMARY KEY, n int)")
+    write(table, changes(columns, ("ab ", 1, "U"), ("cd", 1, "U"), ("wxyz", 1, "U")))
+    assert ask(f"SELECT id, n FROM {table.place.sql} ORDER BY id") == [("ab  ", 1), ("cd  ", 1), ("wxyz", 1)]
+    keys = changes(columns, ("ab ", None, "D"), ("cd  ", None, "D"))
+    assert found_rows(table, keys.select(["id"])).num_rows == 2
+    assert write(table, keys, 2).deletes == 2
+    assert ask(f"SELECT id FROM {table.place.sql}") == [("wxyz",)]
+
+
+def test_keys_that_the_server_cannot_have_are_in_no_row(postgres_tables: Tables, ask: Ask) -> None:
+    columns = {"id": "STRING", "n": "INT"}
+    table = postgres_tables(columns, **{"auto.create": "false"})
+    ask(f"CREATE TABLE {table.place.sql} (id uuid PRIMARY KEY, n int)")
+    key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
+    rows = changes(columns, (key, 1, "U"), ("no uuid", 2, "U"), ("a\0b", 3, "U"))
+    report = write(table, rows)
+    assert (report.upserts, report.refused_count) == (1, 2)
+    assert found_rows(table, rows.select(["id"])).to_pylist() == [{"id": key, "n": 1}]
+
+
+def test_staged_rows_that_a_server_lost_are_not_taken_for_written(
+    postgres_tables: Tables, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unlogged tables are empty after a crash of the server."""
+    columns = {"id": "BIGINT", "name": "STRING"}
+    table = postgres_tables(columns)
+    write(table, changes(columns, (1, "a", "U")))
+    take = Merge.take
+
+    def crashed(self: Merge, staged: Mapping[str, int], *, deletes: bool) -> None:
+        for stage in staged:
+            ask(f"TRUNCATE {table.place.beside(stage).sql}")
+        take(self, staged, deletes=deletes)
+
+    monkeypatch.setattr(Merge, "take", crashed)
+    rows = changes(columns, (1, None, "D"), (2, "b", "U"))
+    with pytest.raises(
+        DestinationError, match=r"2 rows were staged in .*, which has 0 now: PostgreSQL .* restarted"
+    ):
+        write(table, rows, 2)
+    monkeypatch.undo()
+    assert ask(f"SELECT id FROM {table.place.sql}") == [(1,)]
+    assert write(table, rows, 2).upserts == 1
+    assert ask(f"SELECT id FROM {table.place.sql}") == [(2,)]
 
 
 def test_hostile_names_and_a_partitioned_table(postgres_tables: Tables, ask: Ask) -> None:

@@ -173,6 +173,7 @@ def test_without_a_source_key_rows_that_do_not_meet_the_predicate_are_left_out(s
             ("-U", 3, 3, "old"),
             ("+U", 4, 3, "new"),
             ("-D", 5, 4, "gone"),
+            ("-D", 1, 5, "test"),  # the row of another one that was left out
         ],
     )
     assert sorted(map(tuple, changes.collect()), key=lambda row: row[3]) == [

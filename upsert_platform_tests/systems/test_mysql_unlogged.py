@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from upsert_platform.core.errors import ReplicationError
 from upsert_platform.core.model import Project
 from upsert_platform.mysql import landed_batch
 from upsert_platform.mysql.connection import Connection
+from upsert_platform.mysql.progress import Progress
 from upsert_platform.mysql.table_source import MySqlTableSource
 from upsert_platform.sync.binding import Binding
 from upsert_platform.sync.checkups.databases import database_checks
@@ -21,7 +23,7 @@ from upsert_platform.sync.status import status_of
 from upsert_platform.sync.streaming.steps import ChangelogStep
 from upsert_platform.sync.streaming.worker import Worker
 from upsert_platform_tests.systems.followed import CHUNK, Followed, disturbed_landings, fill
-from upsert_platform_tests.systems.servers import ONLY_MARIADB
+from upsert_platform_tests.systems.servers import ONLY_MARIADB, ONLY_MYSQL
 
 pytestmark = pytest.mark.systems
 
@@ -203,6 +205,90 @@ def test_an_index_between_rows_and_a_change_of_columns_is_no_change_of_columns(
     connection.query(f"UPDATE {schema}.t SET v = 2, more = 2 WHERE id = 2")
     connection.query(f"DROP INDEX i ON {schema}.t")
     followed = follow(on_unlogged_values="fail")
+    followed.sync()
+    assert followed.rows() == followed.wanted()
+
+
+FOLLOWED_BY_A_SWAP = ["ALTER TABLE t ADD COLUMN more INT", "ALTER TABLE t MODIFY name VARCHAR(30)"]
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("statement", FOLLOWED_BY_A_SWAP)
+def test_each_of_two_statements_between_reads_is_judged_by_the_table_from_before_both(
+    statement: str, named: bool, connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    """The catalogue is of behind the swap when the statement before it is read."""
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = {'id % 50' if named else 'id'}")
+    if not named:
+        connection.query(f"CREATE UNIQUE INDEX u ON {schema}.t (v)")
+    followed = follow(new_columns="ignore")
+    hop = followed.hop()
+    followed.sync(hop)
+    connection.query(statement.replace(" t ", f" {schema}.t "))
+    connection.query(f"CREATE TABLE {schema}._t_gho LIKE {schema}.t")
+    if named:
+        connection.query(f"CREATE UNIQUE INDEX u ON {schema}._t_gho (v)")
+    connection.query(f"INSERT IGNORE INTO {schema}._t_gho SELECT * FROM {schema}.t")
+    connection.query(f"RENAME TABLE {schema}.t TO {schema}._t_del, {schema}._t_gho TO {schema}.t")
+    followed.sync(hop)
+    told = str(hop.plan().details.get("values_not_followed", ""))
+    assert ("rows that share a value of the unique index (v) (since log." in told) is named
+    assert (told == "") is not named
+    assert len(followed.wanted()) == (50 if named else 60)
+    connection.query(f"UPDATE {schema}.t SET name = 'z' WHERE id = 1")
+    followed.sync(hop)
+    assert (1, "z") in [(row[0], row[2]) for row in followed.rows()]
+    assert str(hop.plan().details.get("values_not_followed", "")) == told
+
+
+def test_a_type_that_one_statement_gave_and_the_next_took_back_is_named(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id * 1000")
+    followed = follow()
+    followed.sync()
+    connection.query("SET SESSION sql_mode = ''")
+    connection.query(f"ALTER TABLE {schema}.t MODIFY v SMALLINT")
+    connection.query(f"ALTER TABLE {schema}.t MODIFY v INT")
+    followed.sync()
+    assert str(followed.hop().plan().details["values_not_followed"]).startswith("v (since log.")
+    assert followed.rows() != followed.wanted()
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_columns_that_an_earlier_version_did_not_note_are_those_that_are_stored(
+    dropped: bool, connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(connection, schema)
+    connection.query(f"UPDATE {schema}.t SET v = id")
+    followed = follow()
+    followed.sync()
+    if dropped:
+        connection.query(f"ALTER TABLE {schema}.t DROP COLUMN v")
+        followed.sync()
+    read = Progress.from_json
+    monkeypatch.setattr(Progress, "from_json", lambda text: replace(read(text), columns=None))
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN {'v' if dropped else 'more'} INT")
+    connection.query(f"UPDATE {schema}.t SET name = 'z' WHERE id = 1")
+    followed.sync()
+    told = str(followed.hop().plan().details.get("values_not_followed", ""))
+    assert told.startswith("v (since log.") if dropped else told == ""
+
+
+@ONLY_MYSQL
+def test_a_statement_about_a_table_of_another_case_changes_nothing(
+    connection: Connection, schema: str, follow: Callable[..., Followed]
+) -> None:
+    fill(connection, schema)
+    connection.query(f"CREATE TABLE {schema}.T (id INT PRIMARY KEY)")
+    followed = follow(on_unlogged_values="fail")
+    followed.sync()
+    connection.query(f"ALTER TABLE {schema}.t ADD COLUMN more INT")
+    connection.query(f"UPDATE {schema}.t SET more = 2 WHERE id = 2")
+    connection.query(f"ALTER TABLE {schema}.T ADD COLUMN other INT")
+    followed.sync()
     followed.sync()
     assert followed.rows() == followed.wanted()
 

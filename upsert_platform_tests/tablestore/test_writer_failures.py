@@ -114,11 +114,11 @@ def test_throttling_slows_down_and_loses_nothing(disturbed: ServerHandle, stored
     assert stored(disturbed, table) == cells_of(rows)
 
 
-@pytest.mark.parametrize(("concurrency", "least", "most"), [(2, 0.8, 60), (8, 0.2, 1.4)])
+@pytest.mark.parametrize(("concurrency", "least", "most"), [(2, 2.0, 60), (8, 0.5, 3.5)])
 def test_so_many_requests_are_in_flight(disturbed: ServerHandle, concurrency: int, least: float, most: float) -> None:
     options = {"max.concurrency": str(concurrency), "sink.buffer-flush.max-rows": "1"}
     table = prepared(table_on(disturbed, COLUMNS, ["id"], options))
-    disturbed.faults("delay:seconds=0.2,operation=BatchWriteRow")
+    disturbed.faults("delay:seconds=0.5,operation=BatchWriteRow")
     stats, _ = run_task(table, change_batch(table, rows_of(8)))
     assert stats.requests == 8
     assert least <= stats.seconds < most

@@ -16,10 +16,12 @@ import pyarrow.compute as pc
 
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.core.errors import DestinationError
-from upsert_platform.core.types import arrow_type
+from upsert_platform.core.types import TypeName, arrow_type
 from upsert_platform.formats import Encoder, build_encoder
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 
+_DATED: Final = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+_SECOND: Final = 1_000_000
 NULL_VALUE: Final = "value: it is null, and a record without a value deletes its key"
 
 
@@ -71,16 +73,18 @@ class RecordEncoder:
         self._refuse_null_keys(changes, refused)
         keys: pa.Array = pa.nulls(count, pa.binary())
         if self._key is not None and self._key_encoder is not None:
-            keys, errors = self._key_encoder.encode(side_rows(changes, self._key))
-            for row, reason in errors.items():
+            given = side_rows(changes, self._key)
+            keys, errors = self._key_encoder.encode(given)
+            for row, reason in (errors | _unread(given, self._key, keys, keyed=True)).items():
                 refused.setdefault(row, f"key: {reason}")
         puts = np.flatnonzero(~deletes)
         if self._value_encoder is None:
             texts: pa.Array = pa.repeat(pa.scalar(b"{}"), len(puts))  # only json may hold no column
         else:
             rows = changes if len(puts) == count else changes.take(pa.array(puts))
-            texts, errors = self._value_encoder.encode(side_rows(rows, self._value))
-            for row, reason in errors.items():
+            given = side_rows(rows, self._value)
+            texts, errors = self._value_encoder.encode(given)
+            for row, reason in (errors | _unread(given, self._value, texts)).items():
                 refused.setdefault(int(puts[row]), f"value: {reason}")
             if texts.null_count:
                 for row in np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist():
@@ -106,6 +110,32 @@ class RecordEncoder:
             if column.null_count:
                 for row in np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False)).tolist():
                     refused.setdefault(row, f"primary key column '{name}' is null")
+
+
+def _unread(rows: pa.RecordBatch, side: FormatSide, messages: pa.Array, *, keyed: bool = False) -> dict[int, str]:
+    """Return rows whose message would not be read back as the row, each with the reason.
+
+    Written as Flink writes them, they would be lost, or one key would stand for several.
+    """
+    found: dict[int, str] = {}
+
+    def refuse(where: pa.Array, reason: str) -> None:
+        for row in pc.indices_nonzero(pc.fill_null(where, False)).to_pylist():
+            found.setdefault(row, reason)
+
+    if side.format == "csv":
+        refuse(pc.equal(pc.binary_length(messages), 0), "it would be an empty message, which is read as no row")
+    for (name, kind), column in zip(side.columns, rows.columns, strict=True):
+        if side.format == "csv" and kind.name in _DATED:
+            years = pc.year(column)
+            beyond = pc.or_(pc.less(years, 1), pc.greater(years, 9999))
+            refuse(beyond, f"column '{name}': CSV has no date before the year 1 or after the year 9999")
+        if side.format == "json" and keyed and kind.name is TypeName.TIME:
+            whole = pc.multiply(pc.divide(column, _SECOND), _SECOND)
+            refuse(
+                pc.not_equal(whole, column), f"column '{name}': JSON keeps no fraction of a TIME, so keys would be one"
+            )
+    return found
 
 
 def side_rows(changes: pa.RecordBatch, side: FormatSide) -> pa.RecordBatch:

@@ -24,6 +24,10 @@ from upsert_platform.kafka.table import KafkaTable
 ASSUMED_RECORD_BYTES: Final = 1024.0
 """Size of a record while no batch has told it, for `batch.max-bytes`."""
 _INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state", "__share_group_state")
+_MOVING_STARTS: Final = (StartupMode.LATEST, StartupMode.GROUP)
+_PUBLISHES: Final = "upsert_platform, found at {}"
+"""Metadata of an offset that the platform publishes to a group, with the one that it found there; -1 for none."""
+_PUBLISHED: Final = re.compile(_PUBLISHES.format(r"(-?\d+)"))
 _REBUILD: Final = "to have all built anew: 'upsert-platform reset {} --drop-target'"
 _log = logging.getLogger(__name__)
 
@@ -142,9 +146,9 @@ def plan_backlog(
 ) -> tuple[OffsetRange, ...]:
     """Every offset after the committed position, up to the end (or the declared bound), by topic and partition.
 
-    Partitions that are new since the last batch are read from their start (or from the declared timestamp, offset or
-    group position). A range is empty (start = end) only where a first plan starts at the end (`scan.startup.mode` =
-    latest-offset): committing it fixes the position.
+    Partitions that are new since the last batch are read from their start (or from the declared timestamp or offset). A
+    range is empty (start = end) only where a first plan finds the start at the end, and it is another one tomorrow
+    (`scan.startup.mode` = latest-offset, group-offsets): committing it fixes the position.
 
     Raises:
         TopicError: a topic was recreated or truncated, or records were deleted before they were read and
@@ -169,9 +173,7 @@ def plan_backlog(
             if start < item.low:
                 _report_loss(table, topic, item, start)
             end = min(item.end, bounds.get((topic.name, item.partition), item.end))
-            if start < end or (
-                first and start == end == item.end and table.settings.startup_mode is StartupMode.LATEST
-            ):
+            if start < end or (first and start == end == item.end and table.settings.startup_mode in _MOVING_STARTS):
                 ranges.append(OffsetRange(topic.name, item.partition, start, end))
     return tuple(ranges)
 
@@ -226,7 +228,8 @@ def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets], *, first: 
     """Return the start offsets of partitions without a position that do not start at their first offset.
 
     Args:
-        first: nothing was committed yet; a partition that appears later cannot start at its end without losing records.
+        first: nothing was committed yet; a partition that appears later cannot start at its end, or where others who
+            go by the name of the group have read it, without losing records.
     """
     settings = table.settings
     places = {(topic.name, item.partition): item for topic in topics for item in topic.partitions}
@@ -241,7 +244,7 @@ def _start_offsets(table: KafkaTable, topics: Sequence[TopicOffsets], *, first: 
             return {place: _within(item, declared[place[1]]) for place, item in places.items() if place[1] in declared}
         case StartupMode.GROUP:
             group = table.properties.group_id
-            committed = group_offsets(table, places, group=group) if group else {}
+            committed = group_offsets(table, places, group=group) if group and first else {}
             return {place: _within(places[place], offset) for place, offset in committed.items()}
     return {}
 
@@ -288,25 +291,36 @@ def _offsets_at(table: KafkaTable, places: Mapping[Place, PartitionOffsets], tim
 def group_offsets(table: KafkaTable, places: Iterable[Place], *, group: str) -> dict[Place, int]:
     """Return the offsets that a consumer group has committed; partitions without one are left out.
 
+    What the platform publishes there is for lag monitors: where it has, the offset that it found there counts.
+
     Raises:
         EndpointError: the brokers do not answer, or refuse the request.
     """
+    with table.endpoint.admin() as admin:
+        return {place: offset for place, offset in _found_in(admin, places, group).items() if offset >= 0}
+
+
+def _found_in(admin: ClusterAdmin, places: Iterable[Place], group: str) -> dict[Place, int]:
+    """Return the offsets that others have committed to a group, below 0 where they have none."""
     from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
     deadline = time.monotonic() + REQUEST_SECONDS
-    with table.endpoint.admin() as admin:
-        while True:
-            request = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
-            futures = admin.client.list_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
-            try:
-                answer = admin.result(futures[group], f"listing offsets of group '{group}'")
-                break
-            except EndpointError as error:
-                # A broker that was just started still reads its groups; it says so and is ready soon.
-                if "COORDINATOR_LOAD_IN_PROGRESS" not in str(error) or time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.2)
-    return {(item.topic, item.partition): item.offset for item in answer.topic_partitions if item.offset >= 0}
+    while True:
+        request = ConsumerGroupTopicPartitions(group, [TopicPartition(*place) for place in places])
+        futures = admin.client.list_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
+        try:
+            answer = admin.result(futures[group], f"listing offsets of group '{group}'")
+            break
+        except EndpointError as error:
+            # A broker that was just started still reads its groups; it says so and is ready soon.
+            if "COORDINATOR_LOAD_IN_PROGRESS" not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.2)
+    found = {}
+    for item in answer.topic_partitions:
+        noted = _PUBLISHED.fullmatch(item.metadata or "") if item.offset >= 0 else None
+        found[item.topic, item.partition] = int(noted[1]) if noted else item.offset
+    return found
 
 
 def bound_batch(
@@ -340,6 +354,9 @@ def bound_batch(
 def commit_to_group(table: KafkaTable, offsets: Mapping[str, Mapping[int, int]]) -> bool:
     """Commits positions to the declared consumer group, for lag monitors; the platform never reads them back.
 
+    The offset that others had committed before is kept in the metadata of each: another table that reads the same topic
+    under the name of the group begins there, and not where this one is.
+
     Returns:
         Whether they were committed. Without `properties.group.id` nothing is; a failure is logged and does not fail the
         batch, whose position is already safe in the changelog.
@@ -349,15 +366,16 @@ def commit_to_group(table: KafkaTable, offsets: Mapping[str, Mapping[int, int]])
     group = table.properties.group_id
     if group is None or not table.properties.commit_offsets:
         return False
-    places = [
-        TopicPartition(topic, partition, offset)
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    ]
-    if not places:
+    wanted = {(topic, number): offset for topic, numbers in offsets.items() for number, offset in numbers.items()}
+    if not wanted:
         return False
     try:
         with table.endpoint.admin() as admin:
+            before = _found_in(admin, wanted, group)
+            places = [
+                TopicPartition(*place, offset, _PUBLISHES.format(max(before.get(place, -1), -1)))
+                for place, offset in wanted.items()
+            ]
             request = ConsumerGroupTopicPartitions(group, places)
             futures = admin.client.alter_consumer_group_offsets([request], request_timeout=REQUEST_SECONDS)
             admin.result(futures[group], f"committing offsets of group '{group}'")

@@ -76,18 +76,22 @@ class Grouped:
 
     Attributes:
         columns: over the result, for the select list and HAVING after `replaced`.
+        before: over the rows that are grouped.
     """
 
     node: Node
     columns: Columns
     known: tuple[tuple[exp.Expr, Field], ...]
+    before: Columns
 
     def replaced(self, node: exp.Expr) -> exp.Expr:
         """An expression with aggregates and grouped expressions as columns of the result."""
+        bound = [self.before.bound(known) for known, _ in self.known]
 
         def swap(item: exp.Expr) -> exp.Expr:
-            for known, field in self.known:
-                if item == known:
+            for (known, field), same in zip(self.known, bound, strict=True):
+                # `a + 1` and `t.a + 1` are one expression.
+                if item == known or (type(item) is type(same) and self.before.bound(item) == same):
                     found = exp.Column(this=exp.Identifier(this=result_name(field), quoted=True))
                     found.meta.update(item.meta)
                     return found
@@ -140,7 +144,7 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
         if call.function in _ARRIVED:
             result = _with_arrived(result, rows, group, call, names, fault=columns.fault(_AS_THEY_COME, node))
     shown = [
-        Named(item.qualifiers, item.shown, field)
+        replace(item, field=field)
         for node, field in known
         if isinstance(node, exp.Column)
         for item in [named[0] for named in [columns.find(node)] if named is not None]
@@ -150,7 +154,7 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
     counts = (call for call in own_calls if call.function == "count" and call.argument is None and call.filter is None)
     never_zero = frozenset(call.name for call in counts) if group and groupings.sets is None else frozenset()
     over = Columns(tuple(dict.fromkeys(shown)), columns.first_line, never_zero=never_zero)
-    return Grouped(result, over, tuple(known))
+    return Grouped(result, over, tuple(known), columns)
 
 
 def _with_arrived(

@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.core.plan import Aggregate, Call, Constants, Expression, Filter, Key, Node
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.plan import Aggregate, Call, Constants, Expression, Filter, Key, Node, Project, column
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql.planning.matches import null_of
 from upsert_platform.sql.planning.scope import Columns, Names, Relation, as_type, common_type
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
@@ -55,8 +55,35 @@ def constant_rows(node: exp.Values, base: Node, names: Names, first_line: int) -
         for at, (name, kind) in enumerate(zip(fresh, kinds, strict=True))
         if not kind.nullable and len({line[at][1].native for line in sets}) == len(sets)
     ]
-    rows = Constants(one, sets, tuple(single))
-    return Relation(rows, tuple((f"EXPR${at}", field) for at, field in enumerate(rows.fields)))
+    if all(cell.native is not None for line in sets for _, cell in line):
+        rows: Node = Constants(one, sets, tuple(single))
+    else:
+        rows = _computed(one, sets, single, names)
+    fields = {field.name: field for field in rows.fields}
+    return Relation(rows, tuple((f"EXPR${at}", fields[name]) for at, name in enumerate(fresh)))
+
+
+def _computed(
+    one: Node, sets: tuple[tuple[tuple[str, Expression], ...], ...], single: list[Key], names: Names
+) -> Project:
+    """Rows with a number each, by which the constants that Spark computes are chosen: Arrow copies literals alone."""
+    number = names.fresh("row")
+    plain = [at for at in range(len(sets[0])) if all(line[at][1].native is not None for line in sets)]
+    numbered = [
+        ((number, Expression(f"{row}L", _COUNT, ("literal", row, _COUNT))), *(line[at] for at in plain))
+        for row, line in enumerate(sets)
+    ]
+    rows = Constants(one, tuple(numbered), (Key({number}), *(key for key in single)))
+    fields = {field.name: field for field in rows.fields}
+    columns = [(number, column(fields[number]))]
+    for at, (name, cell) in enumerate(sets[0]):
+        if at in plain:
+            columns.append((name, column(fields[name])))
+            continue
+        cases = " ".join(f"WHEN {row}L THEN {line[at][1].sql}" for row, line in enumerate(sets))
+        sql = f"CASE {quote_name(number)} {cases} END"
+        columns.append((name, Expression(sql, replace(cell.type, nullable=True), reads=(number,))))
+    return Project(rows, tuple(columns))
 
 
 def _constant(node: exp.Expr, columns: Columns) -> Expression | None:

@@ -236,9 +236,7 @@ class FromClause(ABC):
     def _scan(self, table: Table) -> Relation:
         stored = [item for item in table.columns if item.kind is not ColumnKind.COMPUTED]
         fields = tuple(Field(item.name, item.type) for item in stored if item.type is not None)
-        options = (table.options.get(name, "") for name in ("format", "value.format"))
-        changes = any(value.strip().lower().startswith(_CHANGES) for value in options)
-        scan = Scan(table.name, fields, table.primary_key, not table.primary_key and not changes)
+        scan = Scan(table.name, fields, table.primary_key, appends_alone(table))
         shown: list[tuple[str, Expression]] = []
         watched = (table.watermark or "").removeprefix("WATERMARK FOR ").partition(" AS ")[0]
         for item in table.columns:
@@ -396,9 +394,10 @@ class FromClause(ABC):
         one, other = padded(named, joined), padded(others, joined)
         kept = other if kind == "right" else one
         common = [next(item for item in kept if item.shown == name) for name in shared]
-        rest = [item for item in (*one, *other) if item.shown not in shared]
-        scope = [*common, *rest]
-        return Relation(joined, tuple((item.shown, item.field) for item in scope)), scope
+        # The shared columns stand first, once; each table has all of its own in `t.*`, where they are declared.
+        of_both = [replace(item, qualifiers=()) for item in common]
+        scope = [*of_both, *(replace(item, shared=item.shared or item.shown in shared) for item in (*one, *other))]
+        return Relation(joined, tuple((item.shown, item.field) for item in scope if not item.shared)), scope
 
     def place_of(self, node: exp.Expr, selected: int) -> int | None:
         """The place in the select list that a number in ORDER BY means; None for other expressions.
@@ -421,6 +420,12 @@ class FromClause(ABC):
         """Refuses a ROW_NUMBER that nothing limits."""
         if relation.rank is not None:
             raise self.fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", node)
+
+
+def appends_alone(table: Table) -> bool:
+    """Return whether no row of a table is ever taken back."""
+    options = (table.options.get(name, "") for name in ("format", "value.format"))
+    return not table.primary_key and not any(value.strip().lower().startswith(_CHANGES) for value in options)
 
 
 def _pads_left(joins: Sequence[exp.Join]) -> bool:

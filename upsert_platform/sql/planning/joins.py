@@ -164,4 +164,4 @@ def _plain(kind: LogicalType) -> str:
 def padded(named: Sequence[Named], node: Node) -> tuple[Named, ...]:
     """Columns in scope with the nullability that they have after a join."""
     fields: dict[str, Field] = {field.name: field for field in node.fields}
-    return tuple(Named(item.qualifiers, item.shown, fields[item.field.name]) for item in named)
+    return tuple(replace(item, field=fields[item.field.name]) for item in named)

@@ -31,6 +31,7 @@ REMEDY = "write SELECT ... FROM (SELECT ..., ROW_NUMBER() OVER (...) AS rn ...) 
 _RANK_TYPE = LogicalType(TypeName.BIGINT, nullable=False)
 _BOOLEAN = LogicalType(TypeName.BOOLEAN, nullable=False)
 _MIRRORED: dict[type, type] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+_NEGATED: dict[type, type] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 
 
 def check_rank(node: exp.Window, columns: Columns) -> None:
@@ -53,7 +54,11 @@ def bound_of(part: exp.Expr, shown: str, qualifiers: Sequence[str]) -> tuple[int
         if low is not None and high is not None:
             low, high = sorted((low, high)) if part.args.get("symmetric") else (low, high)
             return high, low <= 1
-    kind = type(part)
+    kind, negated = type(part), False
+    while isinstance(part, (exp.Not, exp.Paren)):
+        negated ^= isinstance(part, exp.Not)
+        part = part.this
+        kind = _NEGATED.get(type(part), exp.Not) if negated else type(part)
     if kind not in _MIRRORED:
         return None
     left, right = part.this, part.expression

@@ -27,11 +27,17 @@ _TIMES = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_L
 
 @dataclass(frozen=True)
 class Named:
-    """A column in scope: the name a statement knows it by, and its name in the plan."""
+    """A column in scope: the name a statement knows it by, and its name in the plan.
+
+    Attributes:
+        shared: whether only the name with that of its table means it, as a column of USING: without, it is the one of
+            both tables.
+    """
 
     qualifiers: tuple[str, ...]
     shown: str
     field: Field
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class Columns:
             if of:
                 found = [item for item in of if item.shown == parts[length]]
                 return self._one(found, parts[length + 1 :], node)
-        return self._one([item for item in self.named if item.shown == parts[0]], parts[1:], node)
+        return self._one([item for item in self.named if item.shown == parts[0] and not item.shared], parts[1:], node)
 
     def _one(self, found: list[Named], rest: list[str], node: exp.Column) -> tuple[Named, list[str]] | None:
         if len(found) > 1:

@@ -203,7 +203,7 @@ class _Planner(LateralJoin):
         relation = self.where_rows(relation, named, parts)
         columns = Columns(named, self.first_line)
         items = self.items_of(node, columns)
-        hidden = _ordering(node, [name for name, _ in items])
+        hidden = _ordering(node, items)
         taken, values = taken_values([value for _, value in (*items, *hidden)])
         items = [(name, without_zeros(value)) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
         having, group = node.args.get("having"), node.args.get("group")
@@ -254,10 +254,10 @@ class _Planner(LateralJoin):
         found: list[tuple[str, exp.Expr]] = []
         for item in node.expressions:
             if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                chosen = list(columns.named)
+                chosen = [known for known in columns.named if not known.shared]
                 if isinstance(item, exp.Column):
                     qualifier = ".".join(part.name for part in item.parts[:-1])
-                    chosen = [known for known in chosen if qualifier in known.qualifiers]
+                    chosen = [known for known in columns.named if qualifier in known.qualifiers]
                     if not chosen:
                         choices = {name for known in columns.named for name in known.qualifiers}
                         raise self.fault(f"unknown table '{qualifier}'{nearest(qualifier, sorted(choices))}", item)
@@ -317,17 +317,26 @@ class _Planner(LateralJoin):
         return Relation(Project(relation.node, tuple(given)), tuple(shown), Rank(name, partition, order, at))
 
 
-def _ordering(node: exp.Select, shown: Sequence[str]) -> list[tuple[str, exp.Expr]]:
-    """Return what ORDER BY names besides the select list as further columns, and have ORDER BY name these."""
+def _ordering(node: exp.Select, items: Sequence[tuple[str, exp.Expr]]) -> list[tuple[str, exp.Expr]]:
+    """Return what ORDER BY names besides the select list as further columns, and have ORDER BY name these.
+
+    A name of the select list means what stands there, also within an expression.
+    """
     order = node.args.get("order")
     if order is None or node.args.get("limit") is None or node.args.get("distinct"):
         return []
+    selected = dict(reversed(items))
+
+    def spelled(part: exp.Expr) -> exp.Expr:
+        named = isinstance(part, exp.Column) and len(part.parts) == 1 and part.name in selected
+        return exp.Paren(this=selected[part.name].copy()) if named else part
+
     found: list[tuple[str, exp.Expr]] = []
     for item in order.expressions:
         columns = list(item.this.find_all(exp.Column))
-        if has_aggregate(item.this) or any(len(one.parts) > 1 or one.name not in shown for one in columns):
+        if has_aggregate(item.this) or any(len(one.parts) > 1 or one.name not in selected for one in columns):
             name = f"order {len(found) + 1}"
-            found.append((name, item.this))
+            found.append((name, item.this.transform(spelled)))
             item.set("this", exp.Column(this=exp.Identifier(this=name, quoted=True)))
     return found
 

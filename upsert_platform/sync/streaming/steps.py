@@ -131,6 +131,13 @@ class QueryStep(Step):
         self._upkeep.after(run.batches)
         return bool(run.batches)
 
+    def reset(self) -> None:
+        """Notes in the inputs what the result has of them: they may let go of its commit before it goes on."""
+        from deltalake.exceptions import DeltaError
+
+        with suppress(UpsertPlatformError, DeltaError, OSError):  # the next batch notes it
+            self.hop.note()
+
 
 @dataclass
 class _Held:

@@ -10,12 +10,12 @@ import pytest
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.kafka.source.fetch import close_consumers
-from upsert_platform.kafka.source.offsets import commit_to_group, discover, plan_backlog
+from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.read_range import RangeReader
 from upsert_platform.kafka.source.source import share_ranges
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.catalogue.cases import behaviour, case
-from upsert_platform_tests.kafka.source.test_offsets import Positions
+from upsert_platform_tests.kafka.source.test_offsets import Positions, commit
 from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import frame, messages, write
 
@@ -114,7 +114,7 @@ def test_a_bound_by_a_group(kept_topic, table_of, produce) -> None:
     produce(kept_topic, [event(1, number, "a") for number in range(3)])
     options = {"scan.bounded.mode": "group-offsets", "properties.group.id": f"g-{kept_topic}"}
     table = table_of(kept_topic, **options)
-    assert commit_to_group(table, {kept_topic: {0: 2}})
+    commit(table, kept_topic, {0: 2})
     assert [(wanted.start, wanted.end) for wanted in plan(table)] == [(0, 2)]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from upsert_platform.changelog.refused import RefusedStore
@@ -22,6 +24,12 @@ def compared(spark, destination, changes, tmp_path):
             {"id": "INT", "name": "STRING"},
             [(1, None), (2, ""), (3, "c")],
             {1: "", 2: "", 3: "c"},
+        ),
+        (
+            {"value.format": "csv"},
+            {"id": "INT", "d": "DATE"},
+            [(1, date(1, 1, 1)), (2, date(9999, 12, 31))],
+            {1: date(1, 1, 1), 2: date(9999, 12, 31)},
         ),
         ({"value.format": "csv"}, {"id": "INT", "n": "INT"}, [(1, None), (2, 5)], {2: 5}),
         (
@@ -53,3 +61,41 @@ def test_a_fraction_that_a_time_loses_in_json_is_not_missed(spark, destination_o
     changes = frame(spark, [(1, 3_723_456_000, "U", 1)], "id INT, t BIGINT, _op STRING, _seq BIGINT")  # 01:02:03.456
     write(destination, changes, 1)
     assert compared(spark, destination, changes, tmp_path).passed
+
+
+@pytest.mark.parametrize(
+    ("options", "columns", "rows", "reason"),
+    [
+        (
+            {"value.format": "csv"},
+            {"id": "INT", "name": "STRING NOT NULL"},
+            [(1, ""), (2, "b")],
+            "value: it would be an",
+        ),
+        (
+            {"key.format": "csv", "value.fields-include": "ALL"},
+            {"id": "STRING", "n": "INT"},
+            [("", 1), ("b", 2)],
+            "key: it would be an empty message, which is read as no row",
+        ),
+        (
+            {},
+            {"t": "TIME(3)", "n": "INT"},
+            [(36_000_123_000, 1), (36_000_000_000, 2)],
+            "key: column 't': JSON keeps no fraction of a TIME",
+        ),
+    ],
+)
+def test_rows_that_could_not_be_read_back_are_set_aside(
+    spark, destination_of, name, tmp_path, options, columns, rows, reason
+):
+    if "value.format" in options:
+        options = {**options, "value.fields-include": "EXCEPT_KEY"}
+    destination = destination_of(name, columns, key=[next(iter(columns))], **options)
+    kinds = {column: "BIGINT" if kind.startswith("TIME(") else kind.split()[0] for column, kind in columns.items()}
+    ddl = ", ".join(f"{column} {kind}" for column, kind in kinds.items()) + ", _op STRING, _seq BIGINT"
+    changes = frame(spark, [(*row, "U", 1) for row in rows], ddl)
+    refused = []
+    assert write(destination, changes, 1, keep_refused=refused.extend).upserts == 1
+    assert [row.reason.startswith(reason) for row in refused] == [True], refused
+    assert [tuple(row) for row in destination.read(spark).collect()] == [rows[1]]

@@ -165,6 +165,27 @@ def test_refused_login_is_told_at_once_and_shows_no_password(kafka_bootstrap):
     assert "hunter2" not in str(caught.value)
 
 
+def commit(table, topic, offsets):
+    """Commit offsets as a consumer of the table's group does."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": table.settings.bootstrap_servers, "group.id": table.properties.group_id})
+    places = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+
+
+def shown(table, topic):
+    """Offsets of the table's group, as lag monitors see them."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+    from confluent_kafka.admin import AdminClient
+
+    group = table.properties.group_id
+    client = AdminClient({"bootstrap.servers": table.settings.bootstrap_servers})
+    answer = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
+    return {item.partition: item.offset for item in answer.topic_partitions if item.topic == topic}
+
+
 class TestStart:
     def test_latest_fixes_the_position_by_an_empty_range(self, table_of, topic, produce):
         produce(topic, ONE * 3)
@@ -195,8 +216,36 @@ class TestStart:
         produce(topic, ONE * 5)
         table = table_of(topic, **{"scan.startup.mode": "group-offsets", "properties.group.id": f"g-{topic}"})
         assert plan(table) == [(0, 0, 5)]
-        assert commit_to_group(table, {topic: {0: 4}})
+        commit(table, topic, {0: 4})
         assert plan(table) == [(0, 4, 5)]
+
+    def test_a_table_does_not_begin_where_another_one_of_its_group_is(self, table_of, make_topic, produce):
+        topic = make_topic(partitions=3)
+        for partition in range(3):
+            produce(topic, ONE * 5, partition=partition)
+        options = {"scan.startup.mode": "group-offsets", "properties.group.id": f"g-{topic}"}
+        first, second = table_of(topic, **options), table_of(topic, **options)
+        commit(first, topic, {0: 2, 1: 5})
+        begun = [(0, 2, 5), (1, 5, 5), (2, 0, 5)]
+        assert plan(first) == begun
+        for ends in ({0: 3, 1: 5, 2: 1}, {0: 5, 1: 5, 2: 5}):
+            assert commit_to_group(first, {topic: ends})
+            assert shown(first, topic) == ends
+            assert plan(second) == begun
+        commit(first, topic, {0: 4})  # a job that goes by the name of the group as well
+        assert plan(second) == [(0, 4, 5), (1, 5, 5), (2, 0, 5)]
+
+    def test_where_the_group_stood_at_first_is_fixed(self, table_of, make_topic, produce):
+        topic = make_topic(partitions=2)
+        produce(topic, ONE * 5, partition=1)
+        table = table_of(topic, **{"scan.startup.mode": "group-offsets", "properties.group.id": f"g-{topic}"})
+        commit(table, topic, {1: 5})
+        assert plan(table) == [(0, 0, 0), (1, 5, 5)]
+        for partition in (0, 1):
+            produce(topic, ONE * 2, partition=partition)
+        commit(table, topic, {0: 1, 1: 6})
+        assert plan(table, Positions({topic: {0: 0, 1: 5}})) == [(0, 0, 2), (1, 5, 7)]
+        assert plan(table, Positions({topic: {0: 0}})) == [(0, 0, 2), (1, 0, 7)], "a partition that is new"
 
     def test_only_the_first_batch(self, table_of, topic, produce):
         produce(topic, ONE * 5)
@@ -235,8 +284,10 @@ class TestBound:
         table = table_of(topic, **{"scan.bounded.mode": "group-offsets", "properties.group.id": f"b-{topic}"})
         with pytest.raises(TopicError, match=f"committed no offset for {topic}-0"):
             plan(table)
-        commit_to_group(table, {topic: {0: 1}})
+        commit(table, topic, {0: 1})
         assert plan(table) == [(0, 0, 1)]
+        assert commit_to_group(table, {topic: {0: 3}})
+        assert plan(table) == [(0, 0, 1)], "what the platform publishes is no bound"
 
 
 def test_group_is_not_told_when_that_is_switched_off(table_of, topic):
