@@ -219,6 +219,8 @@ CASES = {
 }  # fmt: skip
 
 BY_SPARK = (
+    "constants that are computed",
+    "computed constants without a row",
     "aggregates of casts to several types",
     "values of json by several clauses",
     "defaults of json from columns",

@@ -180,9 +180,7 @@ def test_staged_rows_that_a_server_lost_are_not_taken_for_written(
 
     monkeypatch.setattr(Merge, "take", crashed)
     rows = changes(columns, (1, None, "D"), (2, "b", "U"))
-    with pytest.raises(
-        DestinationError, match=r"2 rows were staged in .*, which has 0 now: PostgreSQL .* restarted"
-    ):
+    with pytest.raises(DestinationError, match=r"2 rows were staged in .*, which has 0 now: PostgreSQL .* restarted"):
         write(table, rows, 2)
     monkeypatch.undo()
     assert ask(f"SELECT id FROM {table.place.sql}") == [(1,)]

@@ -16,7 +16,7 @@ def test_a_rebuild_computes_with_the_functions_of_flink(spark: SparkSession, tmp
     world = World(tmp_path, random.Random(5))
     world.change("orders", 40)
     sql = "SELECT uid, MAX(JSON_VALUE('{\"a\": 1}', '$.a')) AS a, COUNT(*) AS n FROM orders GROUP BY uid"
-    kept = Kept(world, plan_query(sql, key=["uid"]))
+    kept = Kept(world, plan_query(sql))
     hop = QueryHop(kept.store, {"orders": world.stores["orders"]}, run="test")
 
     def fresh() -> OnDemand:
