@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -114,5 +115,25 @@ def _one_by_one(
             continue
         rows += found
         sources += [place] * len(found)
-    if rows:
+    if not rows:
+        return
+    try:
         parts.append((batch_of(schema, rows), pa.array(sources, pa.int32())))
+    except pa.ArrowException:
+        _each(schema, rows, sources, parts, errors)
+
+
+def _each(
+    schema: pa.Schema,
+    rows: list[list[Any]],
+    sources: list[int],
+    parts: list[tuple[pa.RecordBatch, pa.Array]],
+    errors: dict[int, str],
+) -> None:
+    """Makes batches of rows of a message each; one whose values a column does not hold is an error of its message."""
+    for place, found in itertools.groupby(zip(sources, rows, strict=True), key=lambda item: item[0]):
+        own = [row for _, row in found]
+        try:
+            parts.append((batch_of(schema, own), pa.array([place] * len(own), pa.int32())))
+        except pa.ArrowException as error:
+            errors[place] = str(error)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from upsert_platform.core.errors import EndpointError, ReplicationError, hide
 from upsert_platform.core.unreachable import reaching
+from upsert_platform.writing.time_limit import time_left
 
 if TYPE_CHECKING:
     import ssl
@@ -143,7 +144,7 @@ class Connection:
         import pymysql
 
         self.server = server
-        began = time.monotonic()
+        began, patience = time.monotonic(), max(min(server.connect_timeout, time_left()), 1.0)
         with reaching(server):
             _require_not_silent(server)
             try:
@@ -154,13 +155,13 @@ class Connection:
                     password=server.password.encode(),  # a text would become Latin-1
                     charset="utf8mb4",
                     autocommit=True,
-                    connect_timeout=int(server.connect_timeout) or 1,
+                    connect_timeout=int(patience),
                     init_command=_SESSION,
                     program_name="upsert-platform",
                     defer_connect=True,
                     **server.tls_arguments(),
                 )
-                self.raw.log_in(max(server.connect_timeout, 1.0), read_timeout=read_timeout)
+                self.raw.log_in(patience, read_timeout=read_timeout)
             except (pymysql.Error, OSError) as error:
                 raise _not_reached(server, error, seconds=time.monotonic() - began) from error
         if server.tls not in (TlsMode.DISABLED, TlsMode.PREFERRED) and not self.raw._secure:  # noqa: SLF001

@@ -30,7 +30,7 @@ _LONGEST_MILLISECONDS: Final = 2_000_000_000
 
 
 def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
-    """An open connection in autocommit mode; the caller closes it.
+    """An open connection in autocommit mode; the caller closes it. Within `time_limit` it is there in time.
 
     Raises:
         EndpointError: the server is not reached, or refuses the login.
@@ -42,7 +42,8 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         "keepalives_idle": 10,
         "tcp_user_timeout": 60_000,
         "client_encoding": "UTF8",
-        "connect_timeout": max(2, round(settings.connect_timeout.total_seconds())),
+        # libpq takes no less than two seconds.
+        "connect_timeout": max(2, round(min(settings.connect_timeout.total_seconds(), time_left()))),
         **settings.libpq,
         "password": settings.password.get_secret_value(),
     }

@@ -77,10 +77,12 @@ def test_each_rule_gives_its_status(case: str) -> None:
     assert compared.num_rows == len(wanted)
 
 
-def test_a_row_that_is_found_twice_is_compared_twice() -> None:
+def test_a_row_that_is_found_twice_is_one_too_many() -> None:
     rows = expected([(1, "a", True, 1, False)], pa.string())
     compared = RowComparison(1, 1).of(rows, found([(1, "a"), (1, "b"), (1, "a")], pa.string()))
-    assert statuses(compared) == [(1, "a", "a", True, None), (1, "a", "a", True, None), (1, "a", "b", True, "stale")]
+    assert sorted(map(repr, statuses(compared))) == sorted(
+        map(repr, [(1, "a", "a", True, None), (1, "a", "a", True, "extra"), (1, "a", "b", True, "extra")])
+    )
 
 
 NAN = float("nan")

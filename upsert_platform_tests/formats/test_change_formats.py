@@ -215,6 +215,34 @@ def test_metadata_of_canal_and_maxwell_and_ogg() -> None:
     assert row[3:] == [b"OGG.T", [b"id"], 2_000_000, 1_000_002]
 
 
+TIMES = [
+    ("debezium-json", "`ingestion-timestamp` TIMESTAMP_LTZ(3)", {"before": None, "op": "c"}, "ts_ms", 10**18),
+    ("debezium-json", "`source.timestamp` TIMESTAMP_LTZ(3)", {"before": None, "op": "c"}, "source", {"ts_ms": "x"}),
+    ("canal-json", "`event-timestamp` TIMESTAMP_LTZ(3)", {"type": "INSERT"}, "es", 10**18),
+    ("maxwell-json", "`ingestion-timestamp` TIMESTAMP_LTZ(3)", {"type": "insert"}, "ts", 10**18),
+]
+
+
+@pytest.mark.parametrize(("format_id", "metadata", "rest", "field", "odd"), TIMES)
+def test_a_time_that_does_not_fit_is_the_fate_of_its_message(
+    format_id: str, metadata: str, rest: dict[str, Any], field: str, odd: Any
+) -> None:
+    def message(number: int, time: Any) -> bytes:
+        row = {"id": number, "name": "a"}
+        image = {"after": row} if format_id == "debezium-json" else {"data": [row, row] if "es" == field else row}
+        return json.dumps({**rest, **image, field: time}).encode()
+
+    fine = {"ts_ms": "1700000000000"} if field == "source" else 1_700_000_000
+    for count in (1, 100):  # one by one, and in bulk
+        sent = [message(at, fine) for at in range(count)] + [message(7, odd), message(8, fine)]
+        declared = columns_of("id INT, name STRING")
+        found = build_decoder(format_id, declared, {}, metadata=columns_of(metadata)).decode(sent)
+        assert set(found.errors) == {count}
+        assert found.errors[count].startswith("metadata: ")
+        assert sorted(set(found.message.to_pylist())) == [at for at in range(count + 2) if at != count]
+        assert found.rows.num_rows == len(found.kinds) == (count + 1) * (2 if field == "es" else 1)
+
+
 def test_unknown_metadata_is_refused() -> None:
     with pytest.raises(DeclarationError, match=r"value\.source\.tabl.*did you mean 'source\.table'"):
         build_decoder("debezium-json", columns_of(COLUMNS), {}, metadata=columns_of("`source.tabl` STRING"))

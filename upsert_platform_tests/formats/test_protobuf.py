@@ -81,6 +81,17 @@ def test_nulls_and_defaults(path: str) -> None:
     assert decode(ORDER, options(path, read_default_values="true"), b"")[0] == [scalars | filled]
 
 
+def test_texts_of_proto2_that_are_no_utf_8_are_the_fate_of_their_message(tmp_path: Path) -> None:
+    """The library hands out their bytes."""
+    given = options(write_set(tmp_path / "shop.desc", shop(syntax="proto2")))
+    fine, _ = encode("id BIGINT, text STRING", given, {"id": 1, "text": "a"}, {"id": 2, "text": "b"})
+    assert fine[0] is not None and fine[1] is not None
+    odd = fine[0].replace(b"a", b"\xff")
+    rows, errors = decode("id BIGINT, text STRING", given, fine[0], odd, fine[1])
+    assert rows == [{"id": 1, "text": "a"}, {"id": 2, "text": "b"}]
+    assert set(errors) == {1}
+
+
 def test_proto2_knows_absent_scalars(tmp_path: Path) -> None:
     path = write_set(tmp_path / "shop.desc", shop(syntax="proto2"))
     assert decode("id BIGINT, state STRING", options(path), b"")[0] == [{"id": None, "state": None}]

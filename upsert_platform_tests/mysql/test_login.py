@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 from cryptography.hazmat.primitives import hashes, serialization
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.mysql.connection import Connection, Server
+from upsert_platform.writing.time_limit import time_limit
 
 PASSWORD = "hunter-zwölf"
 NONCE = bytes(range(33, 53))
@@ -146,6 +148,14 @@ def _greeting(*, tls: bool) -> bytes:
 
 SILENCES = [("nothing", b""), ("half a greeting", _greeting(tls=False)[:30]), ("a greeting", _greeting(tls=False)),
             ("a greeting, with TLS", _greeting(tls=True))]  # fmt: skip
+
+
+def test_who_has_less_time_waits_no_longer_for_a_login() -> None:
+    with _silent(b"") as server, time_limit(1.0):
+        began = time.monotonic()
+        with pytest.raises(EndpointError):
+            Connection(replace(server, connect_timeout=60.0))
+        assert time.monotonic() - began < 30
 
 
 @pytest.mark.parametrize("sends", [item[1] for item in SILENCES], ids=[item[0] for item in SILENCES])

@@ -138,6 +138,10 @@ class EnvelopeDecoder:
         for at in np.nonzero(no_after & ~no_before)[0]:
             errors[int(sources[at])] = "field after: the image after is missing"
         good = ~(unknown | no_before | no_after)
+        metadata, refused = self._metadata.held(read)
+        for row, reason in refused.items():
+            errors.setdefault(int(sources[row]), reason)
+            good[row] = False
 
         # Each message gives its image before, then its image after, where it has them.
         count = len(sources)
@@ -149,7 +153,7 @@ class EnvelopeDecoder:
         update = is_update[rows]
         kinds = np.where(image == 0, np.where(update, UPDATE_BEFORE, DELETE), np.where(update, UPDATE_AFTER, INSERT))
         origin = pa.array(rows)
-        extra = self._metadata.arrays({name: array.take(origin) for name, array in read.items()})
+        extra = [array.take(origin) for array in metadata]
         batch = pa.RecordBatch.from_arrays([*images.flatten(), *extra], schema=self._schema)
         return Decoded(batch, pa.array(sources[rows]), errors, pa.array(kinds, pa.string()))
 

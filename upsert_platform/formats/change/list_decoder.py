@@ -7,7 +7,7 @@ named is asked of each row's own old values. (Flink asks it of all rows of a mes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -84,9 +84,24 @@ class OldValuesDecoder:
         return parts[0] if len(parts) == 1 else _merged(parts)
 
     def _quick(self, found: BulkChanges, places: np.ndarray) -> Decoded:
-        arrays = [*found.columns, *self._metadata.arrays(found.extra)]
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        return Decoded(batch, pa.array(places[found.message]), {}, found.kinds)
+        return self._decoded(found.columns, found.extra, places[found.message], {}, found.kinds)
+
+    def _decoded(
+        self,
+        columns: Sequence[pa.Array],
+        extra: Mapping[str, pa.Array],
+        sources: np.ndarray,
+        errors: dict[int, str],
+        kinds: pa.Array,
+    ) -> Decoded:
+        metadata, refused = self._metadata.held(extra)
+        batch = pa.RecordBatch.from_arrays([*columns, *metadata], schema=self._schema)
+        places = pa.array(sources, pa.int32())
+        if not refused:
+            return Decoded(batch, places, errors, kinds)
+        told = {int(sources[at]): reason for at, reason in refused.items()}
+        kept = pa.array(~np.isin(sources, list(told)))
+        return Decoded(batch.filter(kept), places.filter(kept), errors | told, kinds.filter(kept))
 
     def _one_by_one(self, messages: Sequence[bytes], places: Sequence[int]) -> Decoded:
         rows: list[list[Any]] = []
@@ -109,8 +124,7 @@ class OldValuesDecoder:
         physical = batch_of(self._physical, rows).columns
         fields = batch_of(self._fields, extras) if len(self._fields) else None
         read = dict(zip(fields.schema.names, fields.columns, strict=True)) if fields is not None else {}
-        batch = pa.RecordBatch.from_arrays([*physical, *self._metadata.arrays(read)], schema=self._schema)
-        return Decoded(batch, pa.array(sources, pa.int32()), errors, pa.array(kinds, pa.string()))
+        return self._decoded(physical, read, np.array(sources, np.int32), errors, pa.array(kinds, pa.string()))
 
     def _read(self, tree: Tree) -> tuple[list[Change], list[Any]]:
         if type(tree) is not tuple:

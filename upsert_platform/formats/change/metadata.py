@@ -120,6 +120,24 @@ class MetadataPlan:
             made.append(array.cast(arrow_type(logical)))
         return made
 
+    def held(self, read: Mapping[str, Any]) -> tuple[list[Any], dict[int, str]]:
+        """The columns of `arrays`, and which rows have metadata that its type does not hold, with the reason."""
+        import pyarrow as pa
+
+        try:
+            return self.arrays(read), {}
+        except pa.ArrowException:
+            pass
+        refused: dict[int, str] = {}
+        count = len(next(iter(read.values())))
+        for at in range(count):
+            try:
+                self.arrays({name: array.slice(at, 1) for name, array in read.items()})
+            except pa.ArrowException as error:
+                refused[at] = f"metadata: {error}"
+        kept = pa.array([None if at in refused else at for at in range(count)], pa.int64())
+        return self.arrays({name: array.take(kept) for name, array in read.items()}), refused
+
 
 def plan_metadata(format_id: str, columns: Sequence[tuple[str, LogicalType]]) -> MetadataPlan:
     """The plan of metadata columns, each given as its key (without ``value.``) and declared type.

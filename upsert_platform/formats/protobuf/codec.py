@@ -59,7 +59,10 @@ class ProtobufDecoder:
                     column += map(read, found)
         except DecodeError:
             return None
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        try:
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, self._schema, strict=True)]
+        except pa.ArrowException:  # a text of an older syntax may be bytes that are no UTF-8
+            return None
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), None
 
     def _read(self, message: bytes) -> list[list[Any]]:
