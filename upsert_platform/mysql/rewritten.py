@@ -57,13 +57,13 @@ class _Steps:
         added: columns that were not there right before.
         dropped: columns that are not there, or are others, behind it.
         renamed: new names.
-        defined: columns whose definition is told anew.
+        defined: columns whose definition is told anew, each with its type: ``varchar(30)``.
     """
 
     added: set[str] = field(default_factory=set)
     dropped: set[str] = field(default_factory=set)
     renamed: set[str] = field(default_factory=set)
-    defined: set[str] = field(default_factory=set)
+    defined: dict[str, str] = field(default_factory=dict)
 
 
 def rewritten_columns(
@@ -106,8 +106,9 @@ def rewritten_columns(
         else:
             other = not _keeps(old, column, strict=strict)
             if name in steps.defined:
-                # Which type it had between this statement and the next, nobody tells.
-                other = other or name in given.computed or not (last or strict)
+                # Which values a type had that the next statement took back, nobody tells.
+                shown = (column.kind, column.declared.casefold().split(" ")[0])
+                other = other or name in given.computed or not (last or strict or steps.defined[name] in shown)
         if name in wanted and (other or name in steps.renamed):
             found.append(column.name)
     return [*found, *(_lost_rows(before, now) if swapped else ())]
@@ -207,9 +208,19 @@ def _take(words: list[str], found: _Steps) -> None:
         if names_column or rest[0].upper() not in _NOT_COLUMNS:
             found.dropped.add(first)
     elif verb == "MODIFY":
-        found.defined.add(first)
+        found.defined[first] = _type_in(rest[1:])
     elif verb == "CHANGE" and len(rest) > 1:
         second = plain(rest[1]).casefold()
-        (found.defined if first == second else found.renamed).add(second)
+        if first == second:
+            found.defined[second] = _type_in(rest[2:])
+        else:
+            found.renamed.add(second)
     elif verb == "RENAME" and names_column and len(rest) > 2:
         found.renamed.add(plain(rest[2]).casefold())
+
+
+def _type_in(words: list[str]) -> str:
+    """Return the type that a definition begins with, as a catalogue shows it."""
+    if words[1:2] != ["("] or ")" not in words:
+        return "".join(words[:1]).casefold()
+    return "".join(words[: words.index(")") + 1]).casefold()

@@ -229,7 +229,7 @@ def test_a_time_that_does_not_fit_is_the_fate_of_its_message(
 ) -> None:
     def message(number: int, time: Any) -> bytes:
         row = {"id": number, "name": "a"}
-        image = {"after": row} if format_id == "debezium-json" else {"data": [row, row] if "es" == field else row}
+        image = {"after": row} if format_id == "debezium-json" else {"data": [row, row] if field == "es" else row}
         return json.dumps({**rest, **image, field: time}).encode()
 
     fine = {"ts_ms": "1700000000000"} if field == "source" else 1_700_000_000

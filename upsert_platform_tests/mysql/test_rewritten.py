@@ -86,6 +86,18 @@ def test_a_type_that_the_next_statement_took_back_may_have_cut_values() -> None:
         assert found == named
 
 
+def test_a_type_that_stayed_behind_the_next_statement_is_known() -> None:
+    before = MySqlTable("shop", "t", (ID, text("varchar", 20)), ("id",))
+    now = MySqlTable("shop", "t", (ID, replace(text("varchar", 30), declared="varchar(30)")), ("id",))
+    for kind, named in (("VARCHAR(30) NULL", []), ("VARCHAR (30)", []), ("VARCHAR(10)", ["c"]), ("CHAR(30)", ["c"])):
+        sql = f"ALTER TABLE t MODIFY c {kind}"
+        known = ["id", "c"]
+        found = rewritten_columns(
+            before, now, sql=sql, strict=False, last=False, given=NOTHING, followed=known, known=known
+        )
+        assert found == named, kind
+
+
 INDEXES = [
     ((("id",),), (("id",), ("v",)), ["(v)"]),
     ((("id",), ("v", "w")), (("id",), ("v",)), ["(v)"]),

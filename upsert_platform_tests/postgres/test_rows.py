@@ -159,7 +159,8 @@ def test_keys_that_the_server_cannot_have_are_in_no_row(postgres_tables: Tables,
     ask(f"CREATE TABLE {table.place.sql} (id uuid PRIMARY KEY, n int)")
     key = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
     rows = changes(columns, (key, 1, "U"), ("no uuid", 2, "U"), ("a\0b", 3, "U"))
-    report = write(table, rows)
+    refused: list[RefusedRow] = []
+    report = write(table, rows, keep=refused.extend)
     assert (report.upserts, report.refused_count) == (1, 2)
     assert found_rows(table, rows.select(["id"])).to_pylist() == [{"id": key, "n": 1}]
 
