@@ -7,6 +7,7 @@ formats, since the key's bytes decide partition and compaction.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,12 +17,12 @@ import pyarrow.compute as pc
 
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
 from upsert_platform.core.errors import DestinationError
-from upsert_platform.core.types import TypeName, arrow_type
-from upsert_platform.formats import Encoder, build_encoder
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.formats import Decoder, Encoder, build_decoder, build_encoder
 from upsert_platform.kafka.table import FormatSide, KafkaTable
 
 _DATED: Final = (TypeName.DATE, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
-_SECOND: Final = 1_000_000
+_MILLIS: Final = 3
 NULL_VALUE: Final = "value: it is null, and a record without a value deletes its key"
 
 
@@ -54,6 +55,7 @@ class RecordEncoder:
         self._key, self._value = table.key, table.value
         topic = table.settings.topic[0]
         self._key_encoder: Encoder | None = None
+        self._key_decoder: Decoder | None = None
         if self._key is not None:
             self._key_encoder = build_encoder(
                 self._key.format, self._key.columns, self._key.options, topic=topic, side="key"
@@ -75,7 +77,7 @@ class RecordEncoder:
         if self._key is not None and self._key_encoder is not None:
             given = side_rows(changes, self._key)
             keys, errors = self._key_encoder.encode(given)
-            for row, reason in (errors | _unread(given, self._key, keys, keyed=True)).items():
+            for row, reason in (errors | self._folded(given, keys) | _unread(given, self._key, keys)).items():
                 refused.setdefault(row, f"key: {reason}")
         puts = np.flatnonzero(~deletes)
         if self._value_encoder is None:
@@ -95,6 +97,27 @@ class RecordEncoder:
         place[puts] = np.arange(len(puts))
         return EncodedBlock(keys, texts.take(pa.array(place, mask=place < 0)), deletes, refused)
 
+    def _folded(self, keys: pa.RecordBatch, messages: pa.Array) -> dict[int, str]:
+        """Return rows whose key would not be read back as it is: another key may be written in the same bytes."""
+        if self._key is None or not _may_fold(self._key):
+            return {}
+        if self._key_decoder is None:
+            self._key_decoder = build_decoder(self._key.format, self._key.columns, self._key.options)
+        sent = np.flatnonzero(messages.is_valid().to_numpy(zero_copy_only=False))
+        found = self._key_decoder.decode([messages[at].as_py() for at in sent.tolist()])
+        lost = f"format '{self._key.format}' does not keep its value, so keys would be one"
+        refused = {int(sent[at]): f"it cannot be read back: {reason}" for at, reason in found.errors.items()}
+        places = sent[found.message.to_numpy()]
+        for name, column in zip(keys.schema.names, keys.columns, strict=True):
+            written, read = column.take(pa.array(places)).to_pylist(), found.rows.column(name).to_pylist()
+            for at, one, other in zip(places.tolist(), written, read, strict=True):
+                if one != other and not (one != one and other != other):
+                    reason = (
+                        f"column '{name}': format '{self._key.format}' does not keep its value, so keys would be one"
+                    )
+                    refused.setdefault(at, reason)
+        return refused
+
     def refuse_too_large(self, block: EncodedBlock) -> None:
         """Adds to the refused rows those whose record is larger than the client sends."""
         limit = int(str(self._table.properties.producer.get("message.max.bytes", 1_000_000)))
@@ -112,11 +135,29 @@ class RecordEncoder:
                     refused.setdefault(row, f"primary key column '{name}' is null")
 
 
-def _unread(rows: pa.RecordBatch, side: FormatSide, messages: pa.Array, *, keyed: bool = False) -> dict[int, str]:
-    """Return rows whose message would not be read back as the row, each with the reason.
+def _may_fold(side: FormatSide) -> bool:
+    """Return whether a format may write several values in the same bytes, or one that it cannot read."""
+    kinds = [kind for _, column in side.columns for kind in _parts(column)]
+    match side.format:
+        case "csv":
+            return True
+        case "raw":
+            return "raw.charset" in side.options
+        case "json":
+            return any(kind.name is TypeName.TIME for kind in kinds)
+    return any(kind.name in (*_DATED, TypeName.TIME) and (kind.precision or 0) > _MILLIS for kind in kinds)
 
-    Written as Flink writes them, they would be lost, or one key would stand for several.
-    """
+
+def _parts(kind: LogicalType) -> Iterator[LogicalType]:
+    """Yield a type, and those of which it is made."""
+    yield kind
+    for inner in (kind.key, kind.element, *(one.type for one in kind.fields)):
+        if inner is not None:
+            yield from _parts(inner)
+
+
+def _unread(rows: pa.RecordBatch, side: FormatSide, messages: pa.Array) -> dict[int, str]:
+    """Return rows whose message, as Flink writes it, no reader takes for a row; each with the reason."""
     found: dict[int, str] = {}
 
     def refuse(where: pa.Array, reason: str) -> None:
@@ -130,11 +171,6 @@ def _unread(rows: pa.RecordBatch, side: FormatSide, messages: pa.Array, *, keyed
             years = pc.year(column)
             beyond = pc.or_(pc.less(years, 1), pc.greater(years, 9999))
             refuse(beyond, f"column '{name}': CSV has no date before the year 1 or after the year 9999")
-        if side.format == "json" and keyed and kind.name is TypeName.TIME:
-            whole = pc.multiply(pc.divide(column, _SECOND), _SECOND)
-            refuse(
-                pc.not_equal(whole, column), f"column '{name}': JSON keeps no fraction of a TIME, so keys would be one"
-            )
     return found
 
 

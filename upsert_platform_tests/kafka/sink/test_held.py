@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime
 
 import pytest
 
@@ -82,7 +82,25 @@ def test_a_fraction_that_a_time_loses_in_json_is_not_missed(spark, destination_o
             {},
             {"t": "TIME(3)", "n": "INT"},
             [(36_000_123_000, 1), (36_000_000_000, 2)],
-            "key: column 't': JSON keeps no fraction of a TIME",
+            "key: column 't': format 'json' does not keep its value, so keys would be one",
+        ),
+        (
+            {"key.format": "raw", "key.raw.charset": "US-ASCII"},
+            {"id": "STRING", "n": "INT"},
+            [("\xe9", 1), ("e", 2)],
+            "key: column 'id': format 'raw' does not keep its value",
+        ),
+        (
+            {"key.format": "csv", "key.csv.null-literal": "n/a", "value.fields-include": "EXCEPT_KEY"},
+            {"id": "STRING", "n": "INT"},
+            [("n/a", 1), ("e", 2)],
+            "key: column 'id': format 'csv' does not keep its value",
+        ),
+        (
+            {"key.format": "avro", "key.avro.timestamp_mapping.legacy": "false"},
+            {"t": "TIMESTAMP(6)", "n": "INT"},
+            [(datetime(2024, 5, 1, 0, 0, 0, 7), 1), (datetime(2024, 5, 1, 0, 0, 0, 7000), 2)],  # noqa: DTZ001
+            "key: column 't': format 'avro' does not keep its value",
         ),
     ],
 )
@@ -92,10 +110,14 @@ def test_rows_that_could_not_be_read_back_are_set_aside(
     if "value.format" in options:
         options = {**options, "value.fields-include": "EXCEPT_KEY"}
     destination = destination_of(name, columns, key=[next(iter(columns))], **options)
-    kinds = {column: "BIGINT" if kind.startswith("TIME(") else kind.split()[0] for column, kind in columns.items()}
+    kinds = {column: _spark_type(kind) for column, kind in columns.items()}
     ddl = ", ".join(f"{column} {kind}" for column, kind in kinds.items()) + ", _op STRING, _seq BIGINT"
     changes = frame(spark, [(*row, "U", 1) for row in rows], ddl)
     refused = []
     assert write(destination, changes, 1, keep_refused=refused.extend).upserts == 1
     assert [row.reason.startswith(reason) for row in refused] == [True], refused
     assert [tuple(row) for row in destination.read(spark).collect()] == [rows[1]]
+
+
+def _spark_type(kind: str) -> str:
+    return {"TIME(3)": "BIGINT", "TIMESTAMP(6)": "TIMESTAMP_NTZ"}.get(kind, kind.split()[0])
