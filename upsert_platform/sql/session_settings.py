@@ -58,7 +58,7 @@ MATERIALIZE_MEANS: Final = (
 
 
 class Materializes(StrEnum):
-    """When the rows of a query are kept by the key of its target, so that the last of each is shown."""
+    """A choice of when the rows of a query are kept by the key of its target, so that the last of each is shown."""
 
     AUTO = "AUTO"
     FORCE = "FORCE"

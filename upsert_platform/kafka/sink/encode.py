@@ -112,10 +112,7 @@ class RecordEncoder:
             written, read = column.take(pa.array(places)).to_pylist(), found.rows.column(name).to_pylist()
             for at, one, other in zip(places.tolist(), written, read, strict=True):
                 if one != other and not (one != one and other != other):
-                    reason = (
-                        f"column '{name}': format '{self._key.format}' does not keep its value, so keys would be one"
-                    )
-                    refused.setdefault(at, reason)
+                    refused.setdefault(at, f"column '{name}': {lost}")
         return refused
 
     def refuse_too_large(self, block: EncodedBlock) -> None:
