@@ -328,8 +328,12 @@ def _ordering(node: exp.Select, items: Sequence[tuple[str, exp.Expr]]) -> list[t
     selected = dict(reversed(items))
 
     def spelled(part: exp.Expr) -> exp.Expr:
-        named = isinstance(part, exp.Column) and len(part.parts) == 1 and part.name in selected
-        return exp.Paren(this=selected[part.name].copy()) if named else part
+        if not isinstance(part, exp.Column) or len(part.parts) > 1 or part.name not in selected:
+            return part
+        meant = selected[part.name]
+        # A column by its own name stays as it is: queries are known again by their text.
+        own = isinstance(meant, exp.Column) and meant.name == part.name
+        return part if own else exp.Paren(this=meant.copy())
 
     found: list[tuple[str, exp.Expr]] = []
     for item in order.expressions:
