@@ -120,10 +120,9 @@ class RefusedStore:
 
         now = int(time.time() * 1000)
         actions: list[AddAction | RemoveAction] = []
-        kept = set()
+        added = {arguments[0]: arguments for arguments in map(refused_files.add_arguments, files)}
         for path, last in _live_files(delta):
-            if path in files:  # a transaction that is tried again keeps its files again
-                kept.add(path)
+            if added.pop(path, None) is not None:  # a transaction that is tried again keeps its files again
                 continue
             if last is not None and last <= leaves.after:
                 continue
@@ -132,7 +131,7 @@ class RefusedStore:
                 continue
             actions.append(RemoveAction(path, True, now, partition_values={}))
             actions += [AddAction(*refused_files.add_arguments(left))] if left else []
-        actions += [AddAction(*refused_files.add_arguments(name)) for name in files if name not in kept]
+        actions += [AddAction(*arguments) for arguments in added.values()]
         if actions:
             with naming(f"{self.location.uri}/_delta_log", writes=True):
                 delta.create_write_transaction(actions, mode="append", schema=delta.schema())

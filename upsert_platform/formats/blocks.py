@@ -135,5 +135,5 @@ def _each(
         own = [row for _, row in found]
         try:
             parts.append((batch_of(schema, own), pa.array([place] * len(own), pa.int32())))
-        except pa.ArrowException as error:
-            errors[place] = str(error)
+        except pa.ArrowException:  # its text shows the value
+            errors[place] = "it has a value that the type of its column does not hold, such as a text that is no UTF-8"

@@ -7,13 +7,12 @@ at its end; those of a killed one are dropped by the next holder of the lease.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -122,15 +121,15 @@ class _StagingTask:
         """Copies a block; of one that is refused each half, down to the rows for which it is."""
         import psycopg
 
-        table, is_delete = self._table, pc.equal(batch.column(OPERATION), OPERATION_DELETE)
+        table = self._table
         unkeyed = _without_key(batch, table.primary_key)
         if unkeyed is not None:
             # A unique index takes any number of rows whose key is null, and a delete finds none of them.
             yield from self._refused(batch.filter(unkeyed), "a column of its primary key is null")
             batch = batch.filter(pc.invert(unkeyed))
-            is_delete = pc.equal(batch.column(OPERATION), OPERATION_DELETE)
         if not batch.num_rows:
             return
+        is_delete = pc.equal(batch.column(OPERATION), OPERATION_DELETE)
         try:
             rows = copy_rows([*(batch.column(name) for name in table.names), is_delete], self._types)
             with connection.cursor().copy(f"COPY {self._place.sql} FROM STDIN (FORMAT binary)") as copy:
@@ -160,7 +159,7 @@ class _StagingTask:
 def _without_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array | None:
     """Return which rows have a null in their key; None where none has."""
     nulls = [column.is_null() for name in key if (column := batch.column(name)).null_count]
-    return functools.reduce(pc.or_, nulls) if nulls else None
+    return reduce(pc.or_, nulls) if nulls else None
 
 
 def refuse_if_asked(table: PostgresTable, row: RefusedRow) -> None:

@@ -87,6 +87,17 @@ def test_files_of_tasks_are_kept_like_rows(tmp_path: Path) -> None:
     assert new.read().num_rows == 0
 
 
+def test_a_transaction_that_is_tried_again_keeps_its_files_once(tmp_path: Path) -> None:
+    store, span = RefusedStore(str(tmp_path / "refused")), BatchSpan(0, 1, "c", "run")
+    failed, own, other = (store.write_file([row(number)], span.upto) for number in (1, 2, 3))
+    keep = store.of(span, failed=[failed])
+    for files in ([own], [own], [own, other], [own]):
+        keep.keep_files(files)
+        assert store.read()["key"].to_pylist() == [row(1).key, row(2).key, *([row(3).key] if other in files else [])]
+    keep.give_up()
+    assert store.read()["key"].to_pylist() == [row(1).key, row(2).key]
+
+
 def test_a_file_that_is_given_up_is_removed(tmp_path: Path) -> None:
     keep = RefusedStore(str(tmp_path / "refused")).of(BatchSpan(0, 1, "c", "run"))
     file = keep.open_file()

@@ -169,6 +169,10 @@ def test_records_that_would_come_out_of_order_are_not_replayed() -> None:
     counted = "INSERT INTO t SELECT uid, COUNT(*), 'views' FROM views WHERE uid IS NOT NULL GROUP BY uid"
     check_order([query_of(users, counted), query_of(groups)], "views")
     check_order([query_of(users, groups)], "orders")
+    shared = "INSERT INTO t SELECT age, id, region FROM users WHERE age IS NOT NULL"
+    with pytest.raises(ChangelogError, match="several of its rows share a key there, and 't' shows the row"):
+        check_order([query_of(shared)], "users")
+    check_order([query_of(shared)], "orders")
 
 
 def test_a_statement_per_grouping_gives_subtotals(tmp_path: Path) -> None:

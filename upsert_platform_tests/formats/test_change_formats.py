@@ -238,7 +238,7 @@ def test_a_time_that_does_not_fit_is_the_fate_of_its_message(
         declared = columns_of("id INT, name STRING")
         found = build_decoder(format_id, declared, {}, metadata=columns_of(metadata)).decode(sent)
         assert set(found.errors) == {count}
-        assert found.errors[count].startswith("metadata: ")
+        assert found.errors[count].startswith("metadata '")
         assert sorted(set(found.message.to_pylist())) == [at for at in range(count + 2) if at != count]
         assert found.rows.num_rows == len(found.kinds) == (count + 1) * (2 if field == "es" else 1)
 

@@ -131,10 +131,13 @@ class MetadataPlan:
         refused: dict[int, str] = {}
         count = len(next(iter(read.values())))
         for at in range(count):
-            try:
-                self.arrays({name: array.slice(at, 1) for name, array in read.items()})
-            except pa.ArrowException as error:
-                refused[at] = f"metadata: {error}"
+            one = {name: array.slice(at, 1) for name, array in read.items()}
+            for column, field in zip(self.columns, self.fields, strict=True):
+                try:
+                    MetadataPlan((column,), (field,)).arrays(one)
+                except pa.ArrowException:  # its text shows the value
+                    refused[at] = f"metadata '{column[0]}': {column[1]} does not hold it"
+                    break
         kept = pa.array([None if at in refused else at for at in range(count)], pa.int64())
         return self.arrays({name: array.take(kept) for name, array in read.items()}), refused
 

@@ -73,7 +73,7 @@ def _computed(
         ((number, Expression(f"{row}L", _COUNT, ("literal", row, _COUNT))), *(line[at] for at in plain))
         for row, line in enumerate(sets)
     ]
-    rows = Constants(one, tuple(numbered), (Key({number}), *(key for key in single)))
+    rows = Constants(one, tuple(numbered), (Key({number}), *single))
     fields = {field.name: field for field in rows.fields}
     columns = [(number, column(fields[number]))]
     for at, (name, cell) in enumerate(sets[0]):
