@@ -37,10 +37,29 @@ _COMMANDS: Final[tuple[tuple[type[Exception], str], ...]] = (
 """Errors, the narrower first, to the command that shows more."""
 
 
+class ProjectFolder(click.Path):
+    """The folder of a project; of a file in it the message names the folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True, file_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the folder.
+
+        Raises:
+            click.BadParameter: it is none, or a file.
+        """
+        if Path(value).is_file():
+            parent = Path(value).parent
+            self.fail(
+                f"'{value}' is a file, and a project is a folder, of which all files are read: {parent}", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 def project_option(text: str = "Folder of the project.") -> Callable[[Any], Any]:
     """Return the option ``--project`` of a command; what the command says to type next names the same folder."""
-    folder = click.Path(path_type=Path, exists=True, file_okay=False)
-    return click.option("--project", type=folder, callback=_remember, help=text)
+    return click.option("--project", type=ProjectFolder(), callback=_remember, help=text)
 
 
 def _remember(context: click.Context, _: click.Parameter, project: Path | None) -> Path | None:

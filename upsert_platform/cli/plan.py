@@ -11,7 +11,7 @@ import click
 
 from upsert_platform.changelog import lake
 from upsert_platform.cli.names import complete_tables
-from upsert_platform.cli.next_step import project_option
+from upsert_platform.cli.next_step import ProjectFolder, project_option
 
 if TYPE_CHECKING:
     from upsert_platform.proofs.plan import ProjectPlan
@@ -24,7 +24,7 @@ CHANGES: Final = 2
 @click.argument("tables", nargs=-1, shell_complete=complete_tables)
 @click.option(
     "--deployed",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    type=ProjectFolder(),
     help="Folder of the project as it is deployed: shows differences of declarations, spares --estimate the tables.",
 )
 @click.option(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 from rich.console import Console
 
-from upsert_platform.cli.next_step import project_option
+from upsert_platform.cli.next_step import ProjectFolder, project_option
 from upsert_platform.cli.text import problem_data
 from upsert_platform.core.wording import counted
 
@@ -28,7 +28,7 @@ _WHOLE_WEEK: Final = 7 * 86_400.0
 
 
 @click.command(short_help="Say everything that is wrong in a project.")
-@click.argument("project", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("project", required=False, type=ProjectFolder())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else.")
 def validate(project: Path | None, *, as_json: bool) -> None:
     """Say everything that is wrong in PROJECT, with file and line; ends with 1 if there is an error.

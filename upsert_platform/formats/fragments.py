@@ -183,7 +183,8 @@ def _times(array: pa.Array, *, millis: bool) -> pa.Array:
 
 
 def _trim_fraction(text: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(text, r"(\.\d*[1-9])0+$|\.0+$", r"\1")
+    """Times without the zeros at the end of their fraction, and without a fraction of zeros; each has a fraction."""
+    return pc.ascii_rtrim(pc.ascii_rtrim(text, "0"), ".")
 
 
 def _timestamps(array: pa.Array, *, iso: bool, zone: bool) -> pa.Array:
@@ -195,7 +196,9 @@ def _timestamps(array: pa.Array, *, iso: bool, zone: bool) -> pa.Array:
         abs(high) >= 1 << 63
         or pc.all(pc.and_(pc.greater_equal(count, low), pc.less(count, high)), min_count=0).as_py() is not False
     ):
-        text = _trim_fraction(naive.cast(pa.string()))
+        text = naive.cast(pa.string())
+        if array.type.unit != "s":
+            text = _trim_fraction(text)
         if iso:
             text = pc.replace_substring(text, " ", "T", max_replacements=1)
     else:

@@ -16,7 +16,7 @@ from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.proofs.declared_changes import column_changes
 from upsert_platform.sync.binding import QuerySource, Target
 from upsert_platform.sync.destination_hop import DestinationHop
-from upsert_platform.sync.transform import expressions_of
+from upsert_platform.sync.transform import computed, expressions_of
 from upsert_platform.sync.verify import as_held
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def sampled_sides(
 
     destination = hop.destination
     deployed = DestinationHop(before, hop.store, destination, refused=hop.refused, run=hop.run)
-    changes = deployed.changes_of_sample(spark, sample, upto=upto)
+    changes = computed(deployed.changes_of_sample(spark, sample, upto=upto))
     there = set(changes.columns)
     made = [
         F.col(quote_name(column.name))

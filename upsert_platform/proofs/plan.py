@@ -26,6 +26,7 @@ from upsert_platform.core.model import Project
 from upsert_platform.core.plan import expressions
 from upsert_platform.core.spark_failures import job_failures
 from upsert_platform.core.types import quote_name
+from upsert_platform.core.wording import counted
 from upsert_platform.engine.engine import advance, plan_batch
 from upsert_platform.engine.store import PLAN, QueryStore
 from upsert_platform.proofs.consumers import Change, Consumer, consumers_of
@@ -296,6 +297,8 @@ class _Planning:
         notes = [_behind(state.applied_batch, head.batch) if own else ""]
         if self._estimate:
             notes.append(_basis(name, one_in, by_lake=before is not None))
+        if found.refused:
+            notes.append(f"{counted(found.refused, 'row')} set aside, or that cannot be computed, are not compared")
         reason = "; ".join(filter(None, notes))
         if found.passed and not rebuilds:
             return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate, one_in=one_in, reason=reason)
@@ -370,16 +373,19 @@ class _Planning:
         return made[target.source.query.name]
 
     def _changes(self, hop: DestinationHop, upto: int) -> DataFrame:
-        return as_held(hop.destination, hop.changes(self._spark, after=0, upto=upto))
+        return as_held(hop.destination, hop.changes_with_failures(self._spark, after=0, upto=upto))
 
     def _all_new(self, hop: DestinationHop, upto: int) -> Comparison:
         """Return every expected row as one that would be added."""
         from pyspark.sql import functions as F
 
-        from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT
+        from upsert_platform.core.destination import FAILED, OPERATION, OPERATION_UPSERT
+        from upsert_platform.sync.transform import computed
 
-        count = self._changes(hop, upto).where(F.col(OPERATION) == OPERATION_UPSERT).count()
-        return Comparison(upto, True, count, missing=count, extra=0, stale=0, refused=0, sample=())
+        changes = self._changes(hop, upto)
+        count = computed(changes).where(F.col(OPERATION) == OPERATION_UPSERT).count()
+        refused = changes.where(F.col(FAILED).isNotNull()).count() if FAILED in changes.columns else 0
+        return Comparison(upto, True, count, missing=count, extra=0, stale=0, refused=refused, sample=())
 
     def _rows(self, hop: DestinationHop, upto: int, one_in: int) -> tuple[Comparison, dict[str, int]]:
         """Return the rows that differ from those of the table, and the number of rows in which each column does."""

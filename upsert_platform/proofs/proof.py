@@ -296,7 +296,9 @@ class Judging:
         """
 
         deadline = time.monotonic() + settle
-        changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=self._batch))
+        changes = as_held(
+            self._hop.destination, self._hop.changes_with_failures(self._spark, after=0, upto=self._batch)
+        )
         joined, equal = judged_by_buckets(
             self._hop, changes, self._hop.destination.read(self._spark), keeps_change=True
         )
@@ -359,7 +361,7 @@ class Judging:
         Args:
             among: only rows with these keys are expected, named as in `judged_rows`.
         """
-        changes = as_held(self._hop.destination, self._hop.changes(self._spark, after=0, upto=upto))
+        changes = as_held(self._hop.destination, self._hop.changes_with_failures(self._spark, after=0, upto=upto))
         named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
         changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
         return judged_rows(self._hop, changes, rows, keeps_change=True)

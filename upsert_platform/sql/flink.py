@@ -21,6 +21,7 @@ from upsert_platform.sql.clauses import unread_part
 from upsert_platform.sql.hints import planned_hints
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
+from upsert_platform.sql.row_values import without_rows
 
 TYPE_KEY: Final = "flink_type"
 """Key in a node's meta: the type after AS in CAST, or after RETURNING in JSON_VALUE."""
@@ -324,4 +325,4 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
     unread = unread_part(found[0])
     if unread is not None:
         raise Fault(f"{unread[1]} is not supported", line_of(unread[0], first))
-    return found[0]
+    return without_rows(found[0], first)

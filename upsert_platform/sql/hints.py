@@ -1,7 +1,7 @@
 """Hints of a query: what each changes, and which change nothing.
 
 ``/*+ STATE_TTL(...) */`` goes on to the planner. Hints about execution alone are passed over with a warning, and so are
-options of a table about it; other options are refused with what to write instead.
+options of a table about it; tables with other options are made by `hinted_tables` before a query is read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def hint_warnings(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
 
 
 def refuse_options(arguments: str, table: str, line: int) -> None:
-    """Refuses options in a hint that would change what a statement reads or writes.
+    """Refuses options in a hint that would change what a statement reads, where no declared table stands before it.
 
     Args:
         arguments: between the parentheses of OPTIONS.
@@ -95,11 +95,34 @@ def refuse_options(arguments: str, table: str, line: int) -> None:
     if changing:
         name = table or "t"
         raise Fault(
-            f"the hint OPTIONS({', '.join(changing)}) is not supported, since all statements share what is read of a"
-            f" table: declare a second one, CREATE TABLE {name}_2 WITH ({', '.join(changing)}) LIKE {name}, and name"
-            " that here; or put the options into the WITH clause of the table",
+            f"the hint OPTIONS stands behind a declared table, and '{name}' is none: declare one, CREATE TABLE {name}_2"
+            " WITH (...) LIKE ..., and name that here",
             line,
         )
+
+
+def changing_options(token: Token) -> dict[str, str]:
+    """The options in a hint that change what is read or written of a table.
+
+    Raises:
+        Fault: the hint is not written as one.
+    """
+    arguments = [given for name, given in _calls(token) if name == "OPTIONS"]
+    found = [pair for given in arguments for pair in _OPTION.findall(given)]
+    return {name: value for name, value in found if name not in _OPTIONS_OF_EXECUTION}
+
+
+def without_options(token: Token) -> list[Token]:
+    """A hint without the options that `changing_options` finds; nothing where nothing is left of it."""
+    calls = []
+    for name, arguments in _calls(token):
+        if name == "OPTIONS":
+            kept = [pair for pair in _OPTION.findall(arguments) if pair[0] in _OPTIONS_OF_EXECUTION]
+            arguments = ", ".join(f"'{option}' = '{value}'" for option, value in kept)
+        if arguments:
+            calls.append(f"{name}({arguments})")
+    text = f"/*+ {', '.join(calls)} */"
+    return [replace(token, text=text, value=text)] if calls else []
 
 
 def table_before(tokens: Sequence[Token], at: int) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.core.model import Insert, Table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
+from upsert_platform.sql.hinted_tables import with_hinted_tables
 from upsert_platform.sql.hints import hint_warnings
 from upsert_platform.sql.inserted_values import with_values
 from upsert_platform.sql.merged_inserts import resolve_inserts
@@ -58,12 +59,13 @@ def resolve(
 def _resolve(
     found: Declarations, derive: Callable[[Mapping[str, Table]], Declarations] | None, tell_before: Collection[str]
 ) -> tuple[Scripts, list[Problem]]:
+    hinted = with_hinted_tables(found)
     resolved, problems = resolve_tables(found.tables)
     if derive is not None:
         found.add(derive({name: table for name, table in resolved.by_name.items() if name not in resolved.faulty}))
         resolved, problems = resolve_tables(found.tables)
     tables = resolved.by_name
-    problems = [*found.problems, *problems]
+    problems = [*found.problems, *hinted, *problems]
     views = _Views(found.views, resolved, problems)
     views.resolve_all()
     inserts: list[Insert] = []

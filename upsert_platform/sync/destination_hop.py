@@ -27,6 +27,7 @@ from upsert_platform.core.destination import (
     BatchSpan,
     Destination,
     DestinationState,
+    KeepRefused,
     Lease,
     WriteReport,
 )
@@ -324,8 +325,8 @@ class DestinationHop:
         )
 
     def changes_of_sample(self, spark: SparkSession, sample: DataFrame, *, upto: int) -> DataFrame:
-        """As `changes` of the batches up to one, of the rows of `sample`."""
-        return self._last_written(self._transformed(spark, sample), after=0, upto=upto).drop(FAILED)
+        """As `changes_with_failures` of the batches up to one, of the rows of `sample`."""
+        return self._last_written(self._transformed(spark, sample), after=0, upto=upto)
 
     def _failed(self, transformed: DataFrame, span: BatchSpan) -> Written[TaskStats] | None:
         """Sets the rows that cannot be computed aside, before anything is written; they are kept with the others.
@@ -333,9 +334,29 @@ class DestinationHop:
         Raises:
             RecordError: there are some, and ``on-error`` is ``fail``, as it is where images before are told.
         """
-        transformed = transformed.where(self._is_of(transformed, after=span.after))
-        what, keep = f"table '{self.destination.name}'", self.refused.of(span)
-        failed = failed_rows(transformed, self.destination.primary_key, what=what, keep=keep)
+        return self._failed_of(transformed.where(self._is_of(transformed, after=span.after)), self.refused.of(span))
+
+    def keep_failed(self, changes: DataFrame, *, batch: int) -> int:
+        """Sets the rows of `changes_with_failures` that cannot be computed aside, in the place of what is kept of them.
+
+        Args:
+            batch: the applied batch.
+
+        Returns:
+            How many there are.
+
+        Raises:
+            RecordError: there are some, and ``on-error`` is ``fail``, as it is where images before are told.
+        """
+        failed = self._failed_of(changes, self.refused.again(batch))
+        if failed is None:
+            return 0
+        failed.keep_refused()
+        return failed.total.refused
+
+    def _failed_of(self, changes: DataFrame, keep: KeepRefused) -> Written[TaskStats] | None:
+        what = f"table '{self.destination.name}'"
+        failed = failed_rows(changes, self.destination.primary_key, what=what, keep=keep)
         if failed is None or not failed.total.refused:
             return None
         aside = "" if isinstance(self.destination, TellsBefore) else ", or set 'on-error' = 'quarantine'"

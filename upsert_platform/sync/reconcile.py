@@ -105,7 +105,8 @@ def reconcile(
 ) -> Reconciliation:
     """Compares every row of a table with its changelog, up to the applied batch, and writes those that differ.
 
-    Missing and stale rows are put, extra ones deleted. Rows that the destination refuses again are kept aside.
+    Missing and stale rows are put, extra ones deleted. Rows that the destination refuses again are kept aside, and so
+    are those that the insert cannot compute, whose rows in the table stay.
 
     Args:
         dry_run: compare only.
@@ -134,12 +135,13 @@ def reconcile(
                 f"table '{hop.destination.name}' has applied {found.restored}; the table is made equal to the changelog"
             )
         applied = found.upto
-        changes = as_held(hop.destination, hop.changes(spark, after=0, upto=applied))
+        changes = as_held(hop.destination, hop.changes_with_failures(spark, after=0, upto=applied))
         joined, equal = judged_by_buckets(hop, changes, hop.destination.read(spark), keeps_change=True)
         judged = joined.persist()
         try:
             before = summed(hop, judged, batch=applied, complete=True, equal=equal)
             check(before)
+            hop.keep_failed(changes, batch=applied)
             unnamed = 0
             if adopts and before.extra:
                 among = summed(hop, judged.where(is_unnamed()), batch=applied, complete=True)

@@ -26,6 +26,7 @@ from upsert_platform.core.capabilities import (
     WritesByMode,
 )
 from upsert_platform.core.destination import (
+    FAILED,
     FOUND,
     GONE,
     OPERATION,
@@ -119,7 +120,7 @@ def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     equality = equal_everywhere(spark, hop, upto=upto)
     if equality.rows is not None:
         return _passed(equality.rows, batch=upto, complete=True)
-    changes = as_held(hop.destination, hop.changes(spark, after=0, upto=upto))
+    changes = as_held(hop.destination, hop.changes_with_failures(spark, after=0, upto=upto))
     return _compare(hop, changes, hop.destination.read(spark), batch=upto, complete=True)
 
 
@@ -247,10 +248,14 @@ def _expected(hop: DestinationHop, changes: DataFrame) -> DataFrame:
     """Expected rows under the names that `judged_rows` gives them."""
     from pyspark.sql import functions as F
 
+    from upsert_platform.changelog.compared_rows import REFUSED
+
     wanted = (F.col(OPERATION) == OPERATION_UPSERT).alias(WANTED)
-    change = F.struct(*[_column(name) for name in changes.columns if name != GONE]).alias(CHANGE)
-    gone = [F.col(GONE)] if GONE in changes.columns else []
-    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *gone)
+    change = F.struct(*[_column(name) for name in changes.columns if name not in (GONE, FAILED)]).alias(CHANGE)
+    more = [F.col(GONE)] if GONE in changes.columns else []
+    # A row that cannot be computed has no value that could be expected: it is kept aside, not written.
+    more += [F.col(FAILED).isNotNull().alias(REFUSED)] if FAILED in changes.columns else []
+    return changes.select(*_placed(hop, "e"), wanted, F.col(SEQUENCE), change, *more)
 
 
 def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:
@@ -378,6 +383,8 @@ def _with_refused(expected: DataFrame, hop: DestinationHop, key: Sequence[str]) 
     parsed = key_frame(expected.sparkSession, kept, columns=hop.destination.columns, key=key).drop(KEYS)
     joined = join_by_key(expected, F.broadcast(parsed), [f"k{index}" for index in range(len(key))], "left")
     refused = F.coalesce(F.col(SEQUENCE) <= F.col(REFUSED_IN), F.lit(False))
+    if REFUSED in expected.columns:
+        refused = refused | F.col(REFUSED)
     return joined.withColumn(REFUSED, refused).drop(REFUSED_IN)
 
 

@@ -34,6 +34,7 @@ TYPED = {
     "table to peek at": ("peek ordres --project shop", "'ordres'", "did you mean 'orders'; there are: topics/orders"),
     "table in a query": ("query 'SELECT 1 FROM copis' --project shop", "'copis'", "did you mean 'copies'; there are"),
     "secret": ("discover --property sasl.password=x", "is a secret", "sasl.password=${NAME}"),
+    "file of a project": ("validate shop/shop.sql", "is a file, and a project is a folder", "all files are read: shop"),
     "servers": ("local up --only kafak", "takes names out of", "kafka, "),
 }
 """What is typed, the place and the reason, and the end of what is printed."""

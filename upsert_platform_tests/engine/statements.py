@@ -152,4 +152,57 @@ STATEMENTS: Final = {
     " page, secs FROM views WHERE uid > 2) u) t WHERE rn <= 2",
     "frames of what is added, each once": "SELECT uid, secs, COUNT(*) OVER (PARTITION BY uid ORDER BY secs NULLS FIRST)"
     " AS n FROM (SELECT DISTINCT uid, secs FROM views) v",
+    "several values in a list": "SELECT oid, kind FROM orders WHERE (uid, kind) IN ((1, 'a'), (2, 'b'), (3, 'a')) OR"
+    " (kind, amount) = ('b', 4)",
+    "several values in no list": "SELECT oid, kind FROM orders WHERE (uid, kind) NOT IN ((1, 'a'), (2, 'b'))",
+    "several values in a subquery": "SELECT oid, kind FROM orders WHERE (uid, kind) IN (SELECT uid, page FROM views)",
+    "several values in a subquery by row": "SELECT oid, uid FROM orders o WHERE (o.uid, o.amount) IN (SELECT u.id,"
+    " u.age FROM users u WHERE u.region = o.kind) OR o.kind = 'b'",
+    "any of a subquery": "SELECT oid, uid FROM orders WHERE uid = ANY (SELECT age FROM users WHERE region = 'eu')",
+    "all of a subquery": "SELECT oid, uid FROM orders WHERE uid <> ALL (SELECT age FROM users WHERE region = 'eu')",
+    "natural join": "SELECT uid, oid, page FROM orders NATURAL JOIN (SELECT uid, page, secs FROM views) v",
+    "natural left join": "SELECT * FROM (SELECT uid, oid FROM orders) o NATURAL LEFT JOIN (SELECT uid, page FROM views)"
+    " v",
+    "having with a value": "SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid HAVING SUM(amount) > (SELECT MAX(age)"
+    " FROM users) OR COUNT(*) > 3",
+    "having with a value by group": "SELECT uid, COUNT(*) AS n FROM orders o GROUP BY uid HAVING COUNT(*) > (SELECT"
+    " COUNT(*) FROM views v WHERE v.uid = o.uid)",
+    "having in": "SELECT uid, MAX(amount) AS hi FROM orders GROUP BY uid HAVING uid IN (SELECT uid FROM views) AND"
+    " MAX(amount) NOT IN (SELECT age FROM users)",
+    "having exists": "SELECT kind, COUNT(*) AS n FROM orders o GROUP BY kind HAVING EXISTS (SELECT COUNT(*) FROM views"
+    " v WHERE v.page = o.kind) AND NOT EXISTS (SELECT 1 FROM users u WHERE u.region = o.kind)",
+    "matches beside groups": "SELECT uid, COUNT(*) AS n, EXISTS (SELECT 1 FROM users u WHERE u.id = o.uid) AS known"
+    " FROM orders o GROUP BY uid",
+    "a join with a subquery in its condition": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND"
+    " o.amount > (SELECT MIN(age) FROM users) AND u.id IN (SELECT uid FROM views) LEFT JOIN views v ON v.uid = o.oid",
 }
+_JUDGED: Final = {
+    "several values in a list": "SELECT oid, kind FROM orders WHERE (uid = 1 AND kind = 'a') OR (uid = 2 AND kind ="
+    " 'b') OR (uid = 3 AND kind = 'a') OR (kind = 'b' AND amount = 4)",
+    "several values in no list": "SELECT oid, kind FROM orders WHERE NOT ((uid = 1 AND kind = 'a') OR (uid = 2 AND kind"
+    " = 'b'))",
+    "several values in a subquery": "SELECT oid, kind FROM orders o WHERE EXISTS (SELECT 1 FROM views v WHERE v.uid ="
+    " o.uid AND v.page = o.kind)",
+    "several values in a subquery by row": "SELECT oid, uid FROM orders o WHERE EXISTS (SELECT 1 FROM users u WHERE"
+    " u.id = o.uid AND u.age = o.amount AND u.region = o.kind) OR o.kind = 'b'",
+}
+"""What DuckDB computes instead of a statement: its rows of values are structs, in which two nulls are equal."""
+WITH_SPARK: Final = {
+    "full join using": "SELECT uid, o.oid, v.page FROM orders o FULL JOIN views v USING (uid)",
+    "full join using behind another": "SELECT uid, o.oid, v.page, u.age FROM orders o FULL JOIN views v USING (uid)"
+    " LEFT JOIN (SELECT id AS uid, age FROM users) u USING (uid)",
+    "aggregates of values": "SELECT kind, SUM(amount + (SELECT MAX(age) FROM users)) AS s, MAX((SELECT COUNT(*) FROM"
+    " views v WHERE v.uid = o.uid)) AS m FROM orders o GROUP BY kind HAVING MIN(amount - (SELECT MIN(age) FROM users))"
+    " > 0 OR COUNT(*) > 1",
+    "aggregates of matches": "SELECT uid, SUM(CASE WHEN oid IN (SELECT id FROM users) THEN 1 ELSE 0 END) AS n, COUNT(*)"
+    " FILTER (WHERE EXISTS (SELECT 1 FROM users u WHERE u.id = o.uid)) AS m FROM orders o GROUP BY uid",
+    "matches in the select list": "SELECT oid, EXISTS (SELECT 1 FROM views v WHERE v.uid = o.uid) AS seen, CASE WHEN"
+    " oid IN (SELECT id FROM users) AND oid NOT IN (SELECT id FROM users WHERE age > 2) THEN 'x' ELSE kind END AS w"
+    " FROM orders o",
+}
+"""Statements with expressions that Spark computes."""
+
+
+def judged(sql: str) -> str:
+    """What DuckDB is to compute for a statement."""
+    return next((other for name, other in _JUDGED.items() if STATEMENTS[name] == sql), sql)

@@ -17,7 +17,7 @@ from upsert_platform.engine import store
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform_tests.campaign import first_of, seeds
-from upsert_platform_tests.engine.statements import STATEMENTS
+from upsert_platform_tests.engine.statements import STATEMENTS, WITH_SPARK
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 
 if TYPE_CHECKING:
@@ -40,6 +40,18 @@ def test_result_equals_recomputation_after_every_batch(name: str, seed: int, tmp
         for table in kept.query.tables:
             if world.rng.random() < 0.8:
                 world.change(table, world.rng.randrange(0, 25))
+        kept.advance()
+        assert same_rows(kept.result(), world.judge(sql))
+
+
+@pytest.mark.parametrize("name", WITH_SPARK)
+def test_result_of_spark_equals_recomputation_after_every_batch(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    sql = WITH_SPARK[name]
+    world = World(tmp_path, random.Random(f"{name} with spark"))
+    kept = Kept(world, plan_query(sql), runner=LocalRunner(lambda: prepared(spark)))
+    for _ in range(3):
+        for table in kept.query.tables:
+            world.change(table, world.rng.randrange(3, 25))
         kept.advance()
         assert same_rows(kept.result(), world.judge(sql))
 

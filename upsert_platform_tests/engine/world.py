@@ -29,6 +29,7 @@ from upsert_platform.sql.planning.from_clause import View
 from upsert_platform.sql.planning.pruning import prune
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.variables import Variables
+from upsert_platform_tests.engine.statements import judged
 from upsert_platform_tests.sql.reading import read_scripts
 
 DDL = """
@@ -174,7 +175,7 @@ class World:
 
     def judge(self, sql: str) -> list[tuple[Any, ...]]:
         """What DuckDB makes of the same statement over the snapshots."""
-        return self.snapshots().execute(sql).fetchall()
+        return self.snapshots().execute(judged(sql)).fetchall()
 
     def snapshots(self) -> duckdb.DuckDBPyConnection:
         """A database with what the topics end with; `_in_order` is a table with the place of each row in `_at`."""

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.cli.main import main
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.proofs import apply as applying
@@ -244,3 +245,29 @@ def test_a_world_that_moved_is_refused(edited: Edited, monkeypatch: pytest.Monke
     edited.check()
     ran = CliRunner().invoke(main, ["apply", "--project", str(edited.folder), "--yes"])
     assert (ran.exit_code, "nothing to apply" in ran.output) == (0, True), ran.output
+
+
+def test_rows_that_the_edited_insert_cannot_compute_stay_and_are_set_aside(edited: Edited) -> None:
+    """As a sync of the same statement would: neither written as null nor deleted."""
+    mend = [number for number in range(300) if number % 3]
+    edited.orders += [{**order(number), "name": str(number)} for number in mend]
+    edited.send(edited.orders[300:])
+    assert edited.stack.run().success
+    before = {row[0]: row for row in edited.rows("c")}
+    folder = write(
+        edited.stack.path / "failing",
+        text(edited.stack).replace("region, amount FROM", "region, CAST(name AS INT) FROM"),
+    )
+    binding = edited.binding(folder)
+    planned = plan_project(edited.spark, binding, edited.lake)
+    (copied,) = [item for item in planned.tables if item.table == "copied"]
+    failing = [number for number in before if number not in mend]
+    assert len(failing) > 50
+    assert f"{len(failing)} rows set aside, or that cannot be computed, are not compared" in copied.reason
+    plan = plan_of(json.loads(json.dumps(plan_data(planned))))
+    applying.apply(edited.spark, plan, binding, edited.lake)
+    after = {row[0]: row for row in edited.rows("c")}
+    assert after == {key: row if key in failing else (*row[:3], key) for key, row in before.items()}
+    kept = RefusedStore(edited.lake.refused("copied"))
+    assert kept.count() == len(failing)
+    assert {json.loads(text)["id"] for text in kept.keys()["key"].to_pylist()} == set(failing)

@@ -24,7 +24,7 @@ from upsert_platform.engine.store import QueryStore
 from upsert_platform.engine.tasks import Answer, Task
 from upsert_platform.engine.upkeep import compact, remove_unused
 from upsert_platform_tests.engine.people import People, drop_from_tablestore, people_on_tablestore
-from upsert_platform_tests.engine.statements import STATEMENTS
+from upsert_platform_tests.engine.statements import STATEMENTS, judged
 from upsert_platform_tests.engine.world import KEYS, Kept, World, plan_query, same_rows
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.soak.query_models import ClosingModel, LookupModel, MaterializeModel, Model, TemporalModel
@@ -198,7 +198,7 @@ def _histories(world: Everything, rng: random.Random, people: People | None, cou
             model = ClosingModel(rng)
         elif drawn < 0.22:
             listed = STATEMENTS[rng.choice(list(STATEMENTS))]
-            statement = Statement(listed, listed, ("listed",))
+            statement = Statement(listed, judged(listed), ("listed",))
         elif drawn < 0.26:
             statement = DOUBLES
         elif drawn < 0.34:

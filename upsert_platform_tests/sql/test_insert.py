@@ -163,7 +163,6 @@ REFUSED = [
     ("SELECT user_id, name FROM users WHERE", "the query is not SQL: WHERE is not complete"),
     ("SELECT user_id, name users", "SELECT without FROM"),
     ("SELECT user_id, DATE_FORMAT(at, 'YYYY') FROM users", "Spark has no pattern letter 'Y'; 'yyyy' is the year"),
-    ("SELECT user_id, name FROM users /*+ OPTIONS('a' = 'b') */", "the hint OPTIONS('a' = 'b') is not supported"),
     ('SELECT user_id, "name" FROM users', "not in double quotes"),
     ("SELECT balance, name FROM users", "primary key column 'id' is filled from column 'balance'; it must be a primary"
      " key column of 'users' (user_id)"),

@@ -31,6 +31,11 @@ CREATE TABLE rates (cur STRING, rate DOUBLE, since TIMESTAMP(3), WATERMARK FOR s
 WINDOWED: Final = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
 KEYED: Final = "uid INT, s TIMESTAMP(3), n BIGINT"
 LINES: Final = {
+    "very high: the hint OPTIONS": (
+        "kind STRING, n BIGINT", "kind", "SELECT kind, COUNT(*) FROM orders /*+ OPTIONS('properties.group.id' = 'b') */"
+        " GROUP BY kind",
+        "sql/test_hints.py", "another_one",
+    ),
     "very high: the hint STATE_TTL": (
         "kind STRING, n BIGINT", "kind", "SELECT /*+ STATE_TTL('orders' = '1d') */ kind, COUNT(*) FROM orders GROUP BY"
         " kind",
@@ -190,10 +195,6 @@ LINES: Final = {
 }  # fmt: skip
 """Columns and key of a target, the statement, and the file of its oracle with words that stand there."""
 REFUSED: Final = {
-    "very high: the hint OPTIONS": (
-        "INSERT INTO target SELECT oid, kind FROM orders /*+ OPTIONS('scan.startup.mode' = 'earliest-offset') */",
-        "CREATE TABLE orders_2 WITH ('scan.startup.mode' = 'earliest-offset') LIKE orders",
-    ),
     "medium: groups of windows without a key": (
         f"INSERT INTO log SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",
         "a table without a PRIMARY KEY cannot take a row back",

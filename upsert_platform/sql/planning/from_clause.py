@@ -16,7 +16,16 @@ from upsert_platform.sql.flink import is_comma, line_of
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.closing import closing_window
-from upsert_platform.sql.planning.joins import all_met, conjuncts, filtered, join_rows, padded, split_pairs, where_met
+from upsert_platform.sql.planning.joins import (
+    all_met,
+    conjuncts,
+    filtered,
+    join_rows,
+    padded,
+    split_pairs,
+    where_met,
+    with_columns,
+)
 from upsert_platform.sql.planning.lookups import LookupJoin, is_processing_time
 from upsert_platform.sql.planning.matches import EVERY_ROW, outer_rows
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Relation
@@ -97,6 +106,10 @@ class FromClause(ABC):
     @abstractmethod
     def _values(self, node: exp.Values) -> Relation:
         """Plans the rows of VALUES."""
+
+    @abstractmethod
+    def where_rows(self, relation: Relation, named: list[Named], parts: Sequence[exp.Expr]) -> Relation:
+        """Plans conditions on rows, subqueries included."""
 
     @abstractmethod
     def _lateral(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
@@ -264,8 +277,11 @@ class FromClause(ABC):
         self, left: Relation, named: list[Named], join: exp.Join, parts: list[exp.Expr]
     ) -> tuple[Relation, list[Named], list[exp.Expr]]:
         side, way = (join.side or "").upper(), (join.kind or "").upper()
-        if join.method or way not in _WAYS or (way == "OUTER" and not side):
+        method = (join.method or "").upper()
+        if method not in ("", "NATURAL") or way not in _WAYS or (way == "OUTER" and not side):
             raise self.fault("joins are written INNER, LEFT, RIGHT or FULL JOIN ... ON ..., or IN and EXISTS", join)
+        if method and (not isinstance(join.this, (exp.Table, exp.Subquery)) or join.this.args.get("version")):
+            raise self.fault("NATURAL stands before a JOIN of tables, views and subqueries: write ON", join)
         if isinstance(join.this, exp.Table) and join.this.args.get("version") is not None:
             return *self._lookup(left, named, join), parts
         if isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Anonymous):
@@ -289,14 +305,24 @@ class FromClause(ABC):
         """The rows of both sides of a join, the columns in scope, and the conditions that it has not taken."""
         self.check_no_rank(right, join)
         side, way = (join.side or "").upper(), (join.kind or "").upper()
-        if not (join.args.get("on") or join.args.get("using") or way == "CROSS" or is_comma(join)):
+        natural = bool(join.method)
+        if not (join.args.get("on") or join.args.get("using") or natural or way == "CROSS" or is_comma(join)):
             raise self.fault("JOIN needs ON or USING; every row meets every other in CROSS JOIN", join)
         kind = _KINDS[side]
         left_columns, right_columns = Columns(named, self.first_line), Columns(others, self.first_line)
-        if join.args.get("using"):
+        if join.args.get("using") or natural:
             return *self._using(left, named, right, others, join, kind), parts
         on = conjuncts(join.args.get("on"))
-        pairs, rest = split_pairs(on, left_columns, right_columns)
+        asking = [part for part in on if part.find(exp.Select) is not None]
+        if asking and kind != "inner":
+            raise self.fault(
+                "a subquery in ON of an outer join is not supported: put it into a subquery in the place of the table"
+                " that it looks at",
+                join,
+            )
+        pairs, rest = split_pairs(
+            [part for part in on if not any(part is one for one in asking)], left_columns, right_columns
+        )
         if kind == "inner" and not any(item.rank for item in (left, right)):
             more, parts = split_pairs(parts, left_columns, right_columns)
             pairs += more
@@ -340,7 +366,8 @@ class FromClause(ABC):
             reads += [name for part in after for name in both.expression(part).reads]
             node = outer_rows(joined, node, kind, [*joined.left_on, *joined.right_on, *reads], self.names, fault)
             scope = [*padded(named, node), *padded(others, node)]
-        return Relation(node, tuple((item.shown, item.field) for item in scope)), scope, parts
+        found = Relation(node, tuple((item.shown, item.field) for item in scope))
+        return (self.where_rows(found, scope, asking) if asking else found), scope, parts
 
     def _lookup(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
         """A table of which a row is found when a row of the left side arrives."""
@@ -381,9 +408,9 @@ class FromClause(ABC):
     def _using(
         self, left: Relation, named: list[Named], right: Relation, others: list[Named], join: exp.Join, kind: str
     ) -> tuple[Relation, list[Named]]:
-        if kind == "full":
-            raise self.fault("FULL JOIN ... USING is not supported: write ON a.x = b.x and COALESCE(a.x, b.x)", join)
-        shared = [part.name for part in join.args["using"]]
+        shared = [part.name for part in join.args.get("using") or ()] or _common_names(named, others)
+        if not shared:
+            raise self.fault("NATURAL JOIN: no column is in both tables; write ON, or CROSS JOIN", join)
         left_columns, right_columns = Columns(named, self.first_line), Columns(others, self.first_line)
         nodes = [exp.Column(this=exp.Identifier(this=name, quoted=True)) for name in shared]
         for item in nodes:
@@ -393,11 +420,29 @@ class FromClause(ABC):
         joined = replace(joined, ttls=self.ttls.of_sides(named, others))
         one, other = padded(named, joined), padded(others, joined)
         kept = other if kind == "right" else one
-        common = [next(item for item in kept if item.shown == name) for name in shared]
+        result: Node = joined
+        if kind == "full":
+            result, common = self._either(joined, shared, one, other)
+        else:
+            common = [next(item for item in kept if item.shown == name and not item.shared) for name in shared]
         # The shared columns stand first, once; each table has all of its own in `t.*`, where they are declared.
         of_both = [replace(item, qualifiers=()) for item in common]
         scope = [*of_both, *(replace(item, shared=item.shared or item.shown in shared) for item in (*one, *other))]
-        return Relation(joined, tuple((item.shown, item.field) for item in scope if not item.shared)), scope
+        return Relation(result, tuple((item.shown, item.field) for item in scope if not item.shared)), scope
+
+    def _either(
+        self, joined: Node, shared: Sequence[str], left: Sequence[Named], right: Sequence[Named]
+    ) -> tuple[Node, list[Named]]:
+        """The rows of a FULL JOIN with each shared column of the side that has the row."""
+        given: list[tuple[str, Expression]] = []
+        for name in shared:
+            both = [next(item for item in side if item.shown == name and not item.shared) for side in (left, right)]
+            over = Columns([replace(item, qualifiers=(), shown=item.field.name) for item in both], self.first_line)
+            sides = [exp.Column(this=exp.Identifier(this=item.field.name, quoted=True)) for item in both]
+            value = over.expression(exp.Anonymous(this="COALESCE", expressions=sides))
+            given.append((self.names.fresh(name), value))
+        node = with_columns(joined, given)
+        return node, [Named((), name, Field(new, item.type)) for name, (new, item) in zip(shared, given, strict=True)]
 
     def place_of(self, node: exp.Expr, selected: int) -> int | None:
         """The place in the select list that a number in ORDER BY means; None for other expressions.
@@ -426,6 +471,12 @@ def appends_alone(table: Table) -> bool:
     """Return whether no row of a table is ever taken back."""
     options = (table.options.get(name, "") for name in ("format", "value.format"))
     return not table.primary_key and not any(value.strip().lower().startswith(_CHANGES) for value in options)
+
+
+def _common_names(left: Sequence[Named], right: Sequence[Named]) -> list[str]:
+    """The names that both sides of a NATURAL JOIN have, in the order of the first."""
+    there = {item.shown for item in right if not item.shared}
+    return list(dict.fromkeys(item.shown for item in left if not item.shared and item.shown in there))
 
 
 def _pads_left(joins: Sequence[exp.Join]) -> bool:

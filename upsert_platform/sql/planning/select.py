@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -15,12 +15,18 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.flink import parse_query
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
-from upsert_platform.sql.planning.aggregates import distinct_rows, group_rows, has_aggregate, without_zeros
+from upsert_platform.sql.planning.aggregates import (
+    distinct_rows,
+    group_rows,
+    has_aggregate,
+    is_aggregate,
+    without_zeros,
+)
 from upsert_platform.sql.planning.constants import constant_rows
 from upsert_platform.sql.planning.from_clause import Common, Find, View
 from upsert_platform.sql.planning.group_windows import group_window
 from upsert_platform.sql.planning.groupings import Groupings, read_groupings
-from upsert_platform.sql.planning.joins import conjuncts, filtered, with_columns
+from upsert_platform.sql.planning.joins import conjuncts, with_columns
 from upsert_platform.sql.planning.laterals import LateralJoin
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
 from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
@@ -204,11 +210,14 @@ class _Planner(LateralJoin):
         columns = Columns(named, self.first_line)
         items = self.items_of(node, columns)
         hidden = _ordering(node, items)
-        taken, values = taken_values([value for _, value in (*items, *hidden)])
-        items = [(name, without_zeros(value)) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
         having, group = node.args.get("having"), node.args.get("group")
+        asked = [value for _, value in (*items, *hidden)] + ([having.this] if having is not None else [])
+        rows, columns, asked = self._arguments(relation.node, columns, asked)
+        taken, values = taken_values(asked[: len(items) + len(hidden)])
+        items = [(name, without_zeros(value)) for (name, _), value in zip((*items, *hidden), taken, strict=True)]
+        if having is not None:
+            having = exp.Having(this=asked[-1])
         asked = [value for _, value in items] + ([having.this] if having is not None else [])
-        rows = relation.node
         if group is not None or having is not None or any(has_aggregate(item) for item in asked):
             window = group_window(group, asked, rows, columns, self.names)
             if window is not None and group is not None:
@@ -224,8 +233,13 @@ class _Planner(LateralJoin):
             rows = rows if ttl is None else with_ttl(rows, below, ttl)
             items = [(name, grouped.replaced(value)) for name, value in items]
             if having is not None:
-                rows = filtered(rows, columns, [grouped.replaced(part) for part in conjuncts(having.this)])
+                parts = [_outside(part, grouped.replaced) for part in conjuncts(having.this)]
+                rows = self.where_rows(Relation(rows, ()), list(columns.named), parts, columns).node
         rows, columns = self.with_values(rows, columns, values)
+        for at, (name, value) in enumerate(items):
+            if any(is_list(item) for item in value.walk()):
+                rows, columns, value = self.marked(rows, columns, value)
+                items[at] = (name, value)
         overs = over_rows(rows, columns, self.names, [value for _, value in items])
         if overs is not None:
             rows, columns = overs.node, overs.columns
@@ -239,6 +253,22 @@ class _Planner(LateralJoin):
             result = replace(result, node=distinct_rows(result.node))
         limited = self._limited(node, result, len(hidden))
         return replace(limited, columns=limited.columns[: len(limited.columns) - len(hidden)])
+
+    def _arguments(
+        self, rows: Node, columns: Columns, asked: Sequence[exp.Expr]
+    ) -> tuple[Node, Columns, list[exp.Expr]]:
+        """The rows with what subqueries in arguments of aggregates give, and the expressions over these columns."""
+        found = list(asked)
+        for at, root in enumerate(asked):
+            for node in [item for item in root.walk(prune=is_aggregate) if is_aggregate(item) and _asks(item)]:
+                rows, columns, marked = self.marked(rows, columns, node.copy())
+                (swapped,), values = taken_values([marked], f"argument {len(columns.named)}")
+                rows, columns = self.with_values(rows, columns, values)
+                if node is found[at]:
+                    found[at] = swapped
+                else:
+                    node.replace(swapped)
+        return rows, columns, found
 
     def _group(self, group: exp.Group | None, columns: Columns) -> Groupings:
         if group is None:
@@ -281,11 +311,6 @@ class _Planner(LateralJoin):
         shown: list[tuple[str, Field]] = []
         rank: tuple[str, int, exp.Window] | None = None
         for at, (name, value) in enumerate(items):
-            if any(is_list(item) for item in value.walk()):
-                raise self.fault(
-                    "IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE: join the subquery, and compare its column",
-                    value,
-                )
             if isinstance(value, exp.Window):
                 ranks.check_rank(value, columns)
                 if rank is not None:
@@ -315,6 +340,25 @@ class _Planner(LateralJoin):
             for item in window.args["order"].expressions
         )
         return Relation(Project(relation.node, tuple(given)), tuple(shown), Rank(name, partition, order, at))
+
+
+def _asks(node: exp.Expr) -> bool:
+    return node.find(exp.Select) is not None
+
+
+def _outside(node: exp.Expr, change: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """An expression changed but for what stands in its subqueries."""
+    inside = [item for item in node.walk(prune=lambda item: isinstance(item, exp.Query)) if isinstance(item, exp.Query)]
+    if not inside:
+        return change(node)
+    node = node.copy()
+    inside = [item for item in node.walk(prune=lambda item: isinstance(item, exp.Query)) if isinstance(item, exp.Query)]
+    for number, item in enumerate(inside):
+        item.replace(exp.Placeholder(this=str(number)))
+    changed = change(node)
+    for place in list(changed.find_all(exp.Placeholder)):
+        place.replace(inside[int(place.name)])
+    return changed
 
 
 def _ordering(node: exp.Select, items: Sequence[tuple[str, exp.Expr]]) -> list[tuple[str, exp.Expr]]:

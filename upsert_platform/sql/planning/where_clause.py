@@ -90,8 +90,10 @@ class WhereClause(FromClause):
             columns.insert(rank.at, (rank.shown, top.fields[-1]))
         return Relation(top, tuple(columns)), parts
 
-    def where_rows(self, relation: Relation, named: list[Named], parts: Sequence[exp.Expr]) -> Relation:
-        columns = Columns(named, self.first_line)
+    def where_rows(
+        self, relation: Relation, named: list[Named], parts: Sequence[exp.Expr], columns: Columns | None = None
+    ) -> Relation:
+        columns = columns or Columns(named, self.first_line)
         plain = [part for part in parts if not list(part.find_all(exp.Select))]
         relation = replace(relation, node=filtered(relation.node, columns, plain))
         for part in parts:
@@ -115,12 +117,12 @@ class WhereClause(FromClause):
             (condition,), values = taken_values([part])
             valued, wide = self.with_values(marked, seen, values)
             return replace(relation, node=filtered(valued, wide, [condition]))
-        rows, pairs, others = self.inner().correlated(select, columns, listed=isinstance(inner, exp.In))
+        rows, pairs, others = self.inner().correlated(select, columns, listed=_width(inner))
         if isinstance(inner, exp.In):
-            if len(rows.columns) != 1:
-                raise self.fault(f"IN compares one column, the subquery gives {len(rows.columns)}", part)
-            one, other = columns.expression(inner.this), column(rows.columns[0][1])
-            if kind == "anti" and (one.type.nullable or other.type.nullable):
+            compared = self._compared(inner, columns, rows)
+            one, other = compared[0]
+            if kind == "anti" and _may_be_unknown(compared):
+                self._refuse_several(compared, part)
                 if others:
                     raise self.fault(
                         "NOT IN with values that may be null compares by = alone with the query around;"
@@ -131,7 +133,7 @@ class WhereClause(FromClause):
                     marked, seen, condition = self._marks(relation.node, columns, part)
                     return replace(relation, node=filtered(marked, seen, [condition]))
                 relation = replace(relation, node=_never_unknown(relation.node, one, rows.node, other, self.names))
-            pairs = [(one, other), *pairs]
+            pairs = [*compared, *pairs]
         fault = self.fault("", part)
         if not others:
             joined = join_rows(relation.node, rows.node, kind, pairs or [EVERY_ROW], self.names, fault=fault)
@@ -142,11 +144,41 @@ class WhereClause(FromClause):
         reads = [*inside.left_on, *(name for item in others for name in both.expression(item).reads)]
         return replace(relation, node=by_match(inside.left, met, reads, kind, self.names, fault))
 
-    def _marks(self, rows: Node, columns: Columns, part: exp.Expr) -> tuple[Node, Columns, exp.Expr]:
+    def _compared(self, node: exp.In, columns: Columns, rows: Relation) -> list[tuple[Expression, Expression]]:
+        """The values before IN, each with the column of the subquery that it is compared with."""
+        values = node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+        if len(rows.columns) != len(values):
+            width = "one column" if len(values) == 1 else f"{len(values)} columns"
+            raise self.fault(f"IN compares {width}, the subquery gives {len(rows.columns)}", node)
+        pairs = zip(values, rows.columns, strict=True)
+        return [(columns.expression(value), column(field)) for value, (_, field) in pairs]
+
+    def _refuse_several(self, compared: Sequence[tuple[Expression, Expression]], node: exp.Expr) -> None:
+        if len(compared) > 1:
+            raise self.fault(
+                "(a, b) NOT IN compares values that are NOT NULL: write NOT EXISTS (SELECT 1 FROM t WHERE t.x = a AND"
+                " t.y = b), for which a null equals nothing",
+                node,
+            )
+
+    def marked(self, rows: Node, columns: Columns, value: exp.Expr) -> tuple[Node, Columns, exp.Expr]:
+        """The rows with a column per IN and EXISTS of a value, and the value over these columns.
+
+        Raises:
+            Fault: an IN may be unknown, or a subquery compares otherwise than by =.
+        """
+        return self._marks(rows, columns, value, exact=True)
+
+    def _marks(
+        self, rows: Node, columns: Columns, part: exp.Expr, *, exact: bool = False
+    ) -> tuple[Node, Columns, exp.Expr]:
         """The rows with a column per IN and EXISTS of a condition, and the condition over these columns.
 
         Each is a left join with the different values of its subquery, so that no row is doubled. Below NOT, where an
         IN that is unknown lets no row pass, it counts as true; beside the values stands then how many there are.
+
+        Args:
+            exact: the value counts, not whether it lets a row pass.
 
         Raises:
             Fault: IN may be unknown below something else than AND, OR and NOT, or a subquery compares otherwise than
@@ -154,9 +186,9 @@ class WhereClause(FromClause):
         """
         found = [item for item in part.walk(prune=is_list) if isinstance(item, exp.Exists) or _is_in(item)]
         named, marks = list(columns.named), []
-        for number, item in enumerate(found, start=1):
+        for number, item in enumerate(found, start=1 + sum(name.shown.startswith("match ") for name in columns.named)):
             select = bare(item.args["query"] if isinstance(item, exp.In) else item.this)
-            inside, pairs, others = self.inner().correlated(select, columns, listed=isinstance(item, exp.In))
+            inside, pairs, others = self.inner().correlated(select, columns, listed=_width(item))
             unknown: exp.Expr | None = None
             if others:
                 raise self.fault(
@@ -164,23 +196,23 @@ class WhereClause(FromClause):
                     item,
                 )
             if isinstance(item, exp.In):
-                if len(inside.columns) != 1:
-                    raise self.fault(f"IN compares one column, the subquery gives {len(inside.columns)}", item)
-                one, other = columns.expression(item.this), column(inside.columns[0][1])
+                compared = self._compared(item, columns, inside)
+                other = compared[0][1]
                 negated = _is_negated(item, part)
-                if one.type.nullable or other.type.nullable:
-                    if negated is None:
+                if _may_be_unknown(compared):
+                    if negated is None or exact:
                         raise self.fault(
-                            "IN with values that may be null stands below AND, OR and NOT alone: declare them NOT NULL,"
-                            " or write EXISTS",
+                            "IN with values that may be null stands in WHERE and HAVING below AND, OR and NOT alone:"
+                            " declare them NOT NULL, or write EXISTS",
                             item,
                         )
                     if negated:
+                        self._refuse_several(compared, item)
                         rows, counted = _counted(rows, inside.node, pairs, other, self.names, self.fault("", item))
                         names = (f"rows {number}", f"values {number}")
                         named += [Named((), shown, field) for shown, field in zip(names, counted, strict=True)]
                         unknown = _unknown(item, *names)
-                pairs = [(one, other), *pairs]
+                pairs = [*compared, *pairs]
             met, pairs = _once_each(inside.node, pairs or [EVERY_ROW], self.names)
             rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
             shown = f"match {number}"
@@ -295,14 +327,14 @@ class WhereClause(FromClause):
         return relation
 
     def correlated(
-        self, node: exp.Expr, outer: Columns, *, listed: bool
+        self, node: exp.Expr, outer: Columns, *, listed: int
     ) -> tuple[Relation, list[tuple[Expression, Expression]], list[exp.Expr]]:
         """A subquery, pairs of (outer, own) expressions that its WHERE sets equal, and its other conditions of both.
 
         Those conditions name columns as the plan does.
 
         Args:
-            listed: IN looks at its column; EXISTS does not look at its select list.
+            listed: how many columns IN looks at; 0 for EXISTS, which does not look at its select list.
         """
         where = node.args.get("where")
         inside = None
@@ -332,17 +364,15 @@ class WhereClause(FromClause):
                 grouped = group_rows(relation.node, own, self.names, groupings=Groupings(()), asked=items)
                 return Relation(grouped.node, ()), [], []
             # A single column has no part in EXISTS, and stays in the plan, by which a query knows its state.
-            given = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
-            if len(given) != 1 or len(items) != 1 or isinstance(node.expressions[0], (exp.Star, exp.Literal)):
+            bare_items = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
+            if len(bare_items) != 1 or len(items) != 1 or isinstance(node.expressions[0], (exp.Star, exp.Literal)):
                 return relation, keys, others
-            if isinstance(given[0], exp.Null) or around_of(items, own):
+            if isinstance(bare_items[0], exp.Null) or around_of(items, own):
                 return relation, keys, others
-        if len(items) != 1:
-            raise self.fault(f"IN compares one column, the subquery gives {len(items)}", node)
-        expression = own.expression(items[0])
-        name = self.names.fresh("in")
-        wide = (*((field.name, column(field)) for field in relation.node.fields), (name, expression))
-        return Relation(Project(relation.node, wide), ((name, Field(name, expression.type)),)), keys, others
+        given = [(self.names.fresh("in"), own.expression(item)) for item in items]
+        wide = (*((field.name, column(field)) for field in relation.node.fields), *given)
+        shown = tuple((name, Field(name, expression.type)) for name, expression in given)
+        return Relation(Project(relation.node, wide), shown), keys, others
 
 
 def bare(node: exp.Expr) -> exp.Expr:
@@ -350,6 +380,17 @@ def bare(node: exp.Expr) -> exp.Expr:
     while isinstance(node, (exp.Subquery, exp.Paren)) and not any(node.args.get(clause) for clause in BEHIND):
         node = node.this
     return node
+
+
+def _width(node: exp.Expr) -> int:
+    """Return the number of values that IN compares; 0 for EXISTS."""
+    if not isinstance(node, exp.In):
+        return 0
+    return len(node.this.expressions) if isinstance(node.this, exp.Tuple) else 1
+
+
+def _may_be_unknown(compared: Sequence[tuple[Expression, Expression]]) -> bool:
+    return any(item.type.nullable for pair in compared for item in pair)
 
 
 def _is_in(node: exp.Expr) -> bool:
@@ -454,13 +495,15 @@ def _or_zero(item: Field) -> Expression:
     return Expression(f"COALESCE({name}, 0L)", kind, ("or zero", ("column", item.name)), reads=(item.name,))
 
 
-def taken_values(asked: Sequence[exp.Expr]) -> tuple[list[exp.Expr], list[tuple[str, exp.Subquery]]]:
+def taken_values(
+    asked: Sequence[exp.Expr], kind: str = "value"
+) -> tuple[list[exp.Expr], list[tuple[str, exp.Subquery]]]:
     """Expressions with columns in the place of subqueries that stand for values, and these by the columns' names."""
     found: list[tuple[str, exp.Subquery]] = []
     for root in asked:
         for node in root.walk(prune=is_list):
             if isinstance(node, exp.Subquery) and all(node != other for _, other in found):
-                found.append((f"value {len(found) + 1}", node))
+                found.append((f"{kind} {len(found) + 1}", node))
 
     def swap(item: exp.Expr) -> exp.Expr:
         shown = next((shown for shown, node in found if isinstance(item, exp.Subquery) and item == node), None)

@@ -126,7 +126,8 @@ def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: 
     field = found[0].field
     if field.type.name not in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ):
         raise columns.fault(f"{kind}: '{found[0].shown}' is {field.type}, not a TIMESTAMP", node)
-    lengths = [_microseconds(item, columns) for item in arguments[1:]]
+    lengths = [_microseconds(item, columns) for item in arguments[1 : len(asked) + 1]]
+    offset = _offset(arguments[len(asked) + 1], columns) if len(arguments) > len(asked) + 1 else 0
     _check_names(source, kind, columns, node)
     own = (names.fresh("window_start"), names.fresh("window_end"), names.fresh("window_time"))
     if kind == "SESSION":
@@ -135,9 +136,10 @@ def window_rows(node: exp.Anonymous, source: Relation, columns: Columns, names: 
         )
         return _with_window(source, session)
     step, size = (lengths[0], lengths[0]) if kind == "TUMBLE" else (lengths[0], lengths[1])
-    offset = lengths[len(asked)] if len(lengths) > len(asked) else 0
     if step <= 0 or size <= 0 or size % step:
         raise columns.fault(f"{kind}: the size is a whole multiple of the {asked[0].lower()}, both above zero", node)
+    # Windows that begin earlier than a multiple of their size are those that begin later than the one before.
+    offset = offset if offset >= 0 else offset % size
     return _with_window(source, Window(source.node, kind.lower(), field.name, size, step, offset, own))
 
 
@@ -174,6 +176,17 @@ def _microseconds(node: exp.Expr, columns: Columns) -> int:
     if found is None:
         raise columns.fault("a length of a window is written INTERVAL '10' MINUTES, in seconds to weeks", node)
     return found
+
+
+def _offset(node: exp.Expr, columns: Columns) -> int:
+    """Microseconds of an offset, which may be below zero: ``INTERVAL '-5' MINUTES`` or ``-INTERVAL '5' MINUTES``."""
+    if isinstance(node, exp.Neg):
+        return -_offset(node.this, columns)
+    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.this.name.strip().startswith("-"):
+        node = node.copy()
+        node.set("this", exp.Literal.string(node.this.name.strip()[1:]))
+        return -_microseconds(node, columns)
+    return _microseconds(node, columns)
 
 
 def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:

@@ -226,9 +226,21 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id, (SELECT MAX(v.uid) FROM views v WHERE v.uid < u.id) FROM users u",
          "a subquery that stands for a value and reads the query around it is one aggregate with equalities in WHERE"),
         ("SELECT id, id FROM users WHERE age > 1 OR COALESCE(age IN (SELECT age FROM users), FALSE)",
-         "IN with values that may be null stands below AND, OR and NOT alone: declare them NOT NULL, or write EXISTS"),
+         "IN with values that may be null stands in WHERE and HAVING below AND, OR and NOT alone"),
         ("SELECT id, age IN (SELECT age FROM users) FROM users",
-         "IN (SELECT ...) and EXISTS (SELECT ...) stand in WHERE: join the subquery, and compare its column"),
+         "IN with values that may be null stands in WHERE and HAVING below AND, OR and NOT alone"),
+        ("SELECT id, EXISTS (SELECT 1 FROM users v WHERE v.age > u.id) FROM users u",
+         "IN and EXISTS below OR compare by = alone with the query around"),
+        ("SELECT id, id FROM users WHERE (id, age) NOT IN (SELECT id, age FROM users)",
+         "(a, b) NOT IN compares values that are NOT NULL: write NOT EXISTS"),
+        ("SELECT id, id FROM users WHERE (id, age) IN (SELECT id FROM users)",
+         "IN compares 2 columns, the subquery gives 1"),
+        ("SELECT id, id FROM users WHERE (id, age) IN ((1, 2), (3, 4, 5))", "2 values are compared with 3"),
+        ("SELECT id, id FROM users WHERE (id, age) < (1, 2)", "(a, b) is compared by = and <> alone"),
+        ("SELECT id, id FROM users WHERE age > ALL (SELECT age FROM users)", "of ANY and ALL, = ANY (SELECT ...)"),
+        ("SELECT a.id, b.age FROM users a LEFT JOIN users b ON a.id = b.id AND b.age > (SELECT MIN(age) FROM users)",
+         "a subquery in ON of an outer join is not supported"),
+        ("SELECT id, id FROM users a NATURAL JOIN (SELECT id AS x FROM users) b", "NATURAL JOIN: no column is in both"),
         ("SELECT id, id FROM users u WHERE age NOT IN (SELECT x.age FROM users x WHERE x.id < u.id)",
          "NOT IN with values that may be null compares by = alone with the query around; write NOT EXISTS"),
         ("SELECT id, id FROM users u WHERE EXISTS (SELECT 1 FROM views AS u WHERE u.region = 'eu')",
@@ -275,3 +287,13 @@ def test_views_that_need_state_are_read_by_other_queries() -> None:
     assert insert.query.key == ("a",)
     _, problems = read(f"{TABLES}CREATE VIEW bad AS SELECT region, COUNT(x) FROM users GROUP BY region;")
     assert errors(problems) == [f"{AFTER}: view 'bad': unknown column 'x'"]
+
+
+@pytest.mark.parametrize("written", ["INTERVAL '-4' MINUTES", "-INTERVAL '4' MINUTES", "INTERVAL '-14' MINUTES"])
+@pytest.mark.parametrize("function", ["TUMBLE", "HOP", "CUMULATE"])
+def test_an_offset_below_zero_is_one_above(function: str, written: str) -> None:
+    sizes = "INTERVAL '10' MINUTES" if function == "TUMBLE" else "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES"
+    query = "SELECT window_start, COUNT(*) FROM TABLE({}(TABLE views, DESCRIPTOR(ts), {}, {})) GROUP BY window_start"
+    columns = "s TIMESTAMP(3), n BIGINT, PRIMARY KEY (s) NOT ENFORCED"
+    plans = [planned(columns, query.format(function, sizes, at)).plan for at in (written, "INTERVAL '6' MINUTES")]
+    assert plans[0] == plans[1]

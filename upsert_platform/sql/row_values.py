@@ -1,0 +1,84 @@
+"""Comparisons of several values at once, and of a value with the rows of a subquery, as IN, AND and OR.
+
+``(a, b) = (1, 2)``, ``(a, b) IN ((1, 2), (3, 4))``, ``x = ANY (SELECT ...)`` and ``x <> ALL (SELECT ...)``: the parser
+leaves them as they are written, and nothing behind it has to know them. Nulls count as in the forms that they become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Final
+
+from sqlglot import exp
+
+from upsert_platform.sql.reader import Fault
+
+_ORDERED: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_WITH_ROWS: Final = (exp.Any, exp.All)
+
+
+def without_rows(root: exp.Expr, first_line: int) -> exp.Expr:
+    """An expression or query without such comparisons; IN with several values before it and a subquery stays.
+
+    Raises:
+        Fault: the numbers of values differ, or there is no such form; with its line.
+    """
+
+    def line(node: exp.Expr) -> int:
+        at = next((part.meta["line"] for part in node.walk() if isinstance(part.meta.get("line"), int)), 1)
+        return first_line + int(at) - 1
+
+    def swap(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, (exp.EQ, exp.NEQ, *_ORDERED)):
+            if isinstance(node.expression, _WITH_ROWS):
+                return _with_rows(node, line(node))
+            if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
+                if isinstance(node, _ORDERED):
+                    raise Fault("(a, b) is compared by = and <> alone: write the order of each value", line(node))
+                equal = _equal(node.this, node.expression, line(node))
+                return equal if isinstance(node, exp.EQ) else exp.Not(this=equal)
+        if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args.get("query") is None:
+            rows = [_equal(node.this, item, line(node)) for item in node.expressions]
+            return exp.Paren(this=_joined(exp.Or, rows))
+        return node
+
+    # From the leaves on: what a comparison becomes may stand in another one.
+    for node in reversed(list(root.walk())):
+        other = swap(node)
+        if other is node:
+            continue
+        if node is root:
+            root = other
+        else:
+            node.replace(other)
+    return root
+
+
+def _with_rows(node: exp.Expr, line: int) -> exp.Expr:
+    subquery = node.expression.this
+    if isinstance(subquery, exp.Paren) or not subquery.find(exp.Select):
+        raise Fault("ANY and ALL compare with a subquery: x = ANY (SELECT ...)", line)
+    listed = exp.In(this=node.this, query=subquery)
+    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
+        return listed
+    if isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All):
+        return exp.Not(this=listed)
+    raise Fault(
+        "of ANY and ALL, = ANY (SELECT ...) and <> ALL (SELECT ...) are supported: compare with"
+        " (SELECT MIN(...) FROM ...) or (SELECT MAX(...) FROM ...)",
+        line,
+    )
+
+
+def _equal(values: exp.Expr, others: exp.Expr, line: int) -> exp.Expr:
+    """The condition that each of several values equals its own of others."""
+    given = others.expressions if isinstance(others, exp.Tuple) else [others]
+    if len(given) != len(values.expressions):
+        raise Fault(f"{len(values.expressions)} values are compared with {len(given)}: (a, b) IN ((1, 2), ...)", line)
+    pairs = zip(values.expressions, given, strict=True)
+    return exp.Paren(this=_joined(exp.And, [exp.EQ(this=one.copy(), expression=other.copy()) for one, other in pairs]))
+
+
+def _joined(kind: type[exp.Connector], parts: Sequence[exp.Expr]) -> exp.Expr:
+    return reduce(lambda one, other: kind(this=one, expression=other), parts)
