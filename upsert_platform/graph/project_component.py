@@ -15,7 +15,7 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from dagster_shared.serdes.objects.models.defs_state_info import LOCAL_STATE_VERSION, DefsStateManagementType
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from upsert_platform.core.errors import EndpointError
+from upsert_platform.core.errors import DeclarationError, EndpointError, Problem
 from upsert_platform.declarations.starter import write_starter
 from upsert_platform.graph.automation import PRESETS
 from upsert_platform.graph.component_settings import (
@@ -211,6 +211,8 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
     _tells_alerts: bool = PrivateAttr(default=True)
     _discovered: str | None = PrivateAttr(default=None)
     _loads: bool = PrivateAttr(default=False)
+    _claims: dict[tuple[str, str], tuple[str, str]] | None = PrivateAttr(default=None)
+    _place: str = PrivateAttr(default="")
 
     @classmethod
     def load(cls, attributes: BaseModel | None, context: dg.ComponentLoadContext) -> Self:
@@ -275,6 +277,9 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         unnamed = [item for item in everyone if item.name is None]
         self._instance = self.name or (_place(context) if self.name is None and len(unnamed) > 1 else "")
         self._tells_alerts = everyone[0] is self
+        if len(everyone) > 1:
+            self._claims = _claims_of(context.component_tree)
+            self._place = _place(context)
         if self.topics is None:
             return self.definitions_of((context.path / self.project).resolve())
         self._loads = True
@@ -306,11 +311,16 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         return compute()
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
-        """The definitions of a folder; the point to override for other resources or assets."""
+        """The definitions of a folder; the point to override for other resources or assets.
+
+        Raises:
+            DeclarationError: the folder has errors, or a table that another component has in the same lake.
+        """
         from upsert_platform.graph.build import definitions_of
         from upsert_platform.graph.resources import SparkResource
 
         platform = self._platform(folder)
+        self._claim_tables(platform, folder)
         spark = SparkResource(profile=self.profile, settings=self.spark, local_rows=self.local_rows)
         translates = (
             self.translation is not None or type(self).get_asset_spec is not UpsertProjectComponent.get_asset_spec
@@ -325,6 +335,23 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
             translator=_ByComponent(self) if translates else None,
             settings=DefinitionSettings(self.op, self.jobs, self.sensor, self.schedules, self.execute),
         )
+
+    def _claim_tables(self, platform: "PlatformResource", folder: Path) -> None:
+        """Refuse a table that another component has in the same lake: both would write one changelog."""
+        if self._claims is None:
+            return
+        problems = []
+        for name, table in platform.declared().project.tables.items():
+            place, other = self._claims.setdefault((platform.root, name), (self._place, str(folder)))
+            if place != self._place:
+                message = (
+                    f"table '{name}' is declared in {other}, too, whose component has the same lake {platform.root}: a"
+                    " lake has one changelog of a name. Give one of the components a 'home' of its own, or rename the"
+                    " table"
+                )
+                problems.append(Problem(message, table.location))
+        if problems:
+            raise DeclarationError(problems)
 
     def _platform(self, folder: Path) -> "PlatformResource":
         from upsert_platform.graph.resources import (
@@ -350,6 +377,18 @@ def _place(context: dg.ComponentLoadContext) -> str:
     parts = [*where.file_path.relative_to(context.defs_module_path).parts]
     parts += [str(where.instance_key)] if where.instance_key else []  # further documents of one file
     return re.sub(r"\W", "_", "_".join(parts), flags=re.ASCII)
+
+
+_CLAIMED: Final[list[Any]] = [None, {}]
+"""A code location that is being loaded, and its tables by the root of their lake: places and folders of components."""
+
+
+def _claims_of(tree: object) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what the components of a code location have claimed so far; a location that is loaded anew begins anew."""
+    if _CLAIMED[0] is not tree:
+        _CLAIMED[:] = [tree, {}]
+    claims: dict[tuple[str, str], tuple[str, str]] = _CLAIMED[1]
+    return claims
 
 
 class _ByComponent(UpsertTranslator):

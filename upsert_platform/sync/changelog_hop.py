@@ -136,7 +136,7 @@ class ChangelogHop:
             ChangelogError: other runs keep committing to the same changelog.
         """
         started = time.monotonic()
-        head = self.store.create()
+        head = self._head_of(plan.head)
         batches = 0
         accounts: list[RangeAccount] = []
         moved: list[MovedKeys] = []
@@ -155,7 +155,7 @@ class ChangelogHop:
                     raise ChangelogError(
                         f"the changelog of '{self.source.table.name}' is written by another run all the time; stop one"
                     )
-                head = self.store.create()
+                head = self._head_of(head)
                 continue
             new = new_partitions(head, ranges)
             head, batches = after, batches + 1
@@ -171,6 +171,20 @@ class ChangelogHop:
                 progress(done)
             self.source.publish(head.positions)
         return ChangelogRun(head, batches, total(accounts), time.monotonic() - started, tuple(accounts), tuple(moved))
+
+    def _head_of(self, known: Head | None) -> Head:
+        """Return the head of the changelog, which is created where there is none.
+
+        Raises:
+            ChangelogError: it is another one than `known` was of: what was planned to be read begins elsewhere in it.
+        """
+        head = self.store.create()
+        if known is not None and head.changelog_id != known.changelog_id:
+            raise ChangelogError(
+                f"the changelog of '{self.source.table.name}' was made anew while it was read; nothing of this batch"
+                " was committed, run it again"
+            )
+        return head
 
     def begin_anew(self) -> Head | None:
         """Commits a batch behind which a new snapshot begins; None where nothing was read yet. No JVM.

@@ -21,7 +21,8 @@ import dagster as dg
 defs = dg.load_from_defs_folder(path_within_project=Path(sys.argv[1]))
 repository = defs.get_repository_def()
 print(sorted(key.to_user_string() for key in repository.asset_graph.get_all_asset_keys()))
-print(repository.get_top_level_resources()["platform"].configurable_resource_cls.__name__)
+found = repository.get_top_level_resources()
+print(*{item.configurable_resource_cls.__name__ for name, item in found.items() if name.startswith("platform")})
 """
 
 
@@ -114,3 +115,22 @@ def test_the_package_is_imported_without_dagster() -> None:
     code = "import sys, upsert_platform; assert 'dagster' not in sys.modules; upsert_platform.UpsertProjectComponent"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CHECKOUT)
     assert done.returncode == 0, done.stderr
+
+
+def test_tables_of_one_name_in_two_components_need_two_lakes(tmp_path: Path) -> None:
+    """Whatever the keys of their assets: both would write one changelog."""
+    first = make_code_location(tmp_path)
+    second = first.parent / "others"
+    shutil.copytree(first, second)
+    defs = (second / "defs.yaml").read_text()
+    prefixed = defs.rstrip() + "\n  translation: {key_prefix: others}\n"
+    (second / "defs.yaml").write_text(prefixed)
+    done = load(tmp_path)
+    assert done.returncode != 0
+    said = re.search(r"table '\w+' is declared in (\S+), too, whose component has the same lake", done.stderr)
+    assert said is not None
+    assert Path(said[1]) in (first, second)
+    (second / "defs.yaml").write_text(prefixed.replace("home: lake", "home: another"))
+    done = load(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "others/" in done.stdout

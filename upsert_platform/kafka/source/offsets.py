@@ -10,7 +10,8 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, Protocol
 
 from upsert_platform.changelog.accounting import OffsetRange
@@ -19,6 +20,7 @@ from upsert_platform.kafka.endpoint import REQUEST_SECONDS, TOO_OLD, ClusterAdmi
 from upsert_platform.kafka.leaders import Place, ask_offsets
 from upsert_platform.kafka.modes import BoundedMode, OnDataLoss, StartupMode
 from upsert_platform.kafka.options import CONTROL_TOPIC
+from upsert_platform.kafka.source.time_cut import cut_by_time, shared
 from upsert_platform.kafka.table import KafkaTable
 
 ASSUMED_RECORD_BYTES: Final = 1024.0
@@ -326,7 +328,7 @@ def _found_in(admin: ClusterAdmin, places: Iterable[Place], group: str) -> dict[
 def bound_batch(
     table: KafkaTable, backlog: Sequence[OffsetRange], *, record_bytes: float | None = None, widened: int = 1
 ) -> tuple[OffsetRange, ...]:
-    """The first part of a backlog that fits a batch, shared evenly: a short partition leaves its share to the others.
+    """The first part of a backlog that fits a batch: of several partitions up to the same time.
 
     Args:
         record_bytes: mean size of a record of the batch before, for `batch.max-bytes`.
@@ -338,17 +340,25 @@ def bound_batch(
         value if name in settings.model_fields_set else value * widened
         for name, value in (("max_records", settings.max_records), ("max_bytes", settings.max_bytes))
     )
-    left = max(len(backlog), min(most_records, int(most_bytes / size)))
-    shares: dict[Place, int] = {}
-    by_length = sorted(backlog, key=lambda item: item.offsets)
-    for index, item in enumerate(by_length):
-        share = min(item.offsets, left // (len(by_length) - index))
-        shares[item.topic, item.partition] = share
-        left -= share
-    return tuple(
-        OffsetRange(item.topic, item.partition, item.start, item.start + shares[item.topic, item.partition])
-        for item in backlog
-    )
+    most = max(len(backlog), min(most_records, int(most_bytes / size)))
+    longer = [item for item in backlog if item.offsets]
+    if sum(item.offsets for item in longer) <= most:
+        return tuple(backlog)
+    if len(longer) > 1:
+        with table.endpoint.admin() as admin:
+            return cut_by_time(backlog, most=most, offsets_at=partial(_first_at, table, admin, backlog))
+    shares = shared(backlog, most)
+    return tuple(replace(item, end=item.start + shares[item.topic, item.partition]) for item in backlog)
+
+
+def _first_at(
+    table: KafkaTable, admin: ClusterAdmin, ranges: Sequence[OffsetRange], timestamp: int
+) -> Mapping[Place, int]:
+    """Return the first offset of each partition whose record is not older than a time in ms, -1 where none is."""
+    from confluent_kafka.admin import OffsetSpec
+
+    specs = {(item.topic, item.partition): OffsetSpec.for_timestamp(timestamp) for item in ranges}
+    return ask_offsets(admin, specs, committed=_reads_committed(table))()
 
 
 def commit_to_group(table: KafkaTable, offsets: Mapping[str, Mapping[int, int]]) -> bool:

@@ -11,6 +11,7 @@ from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.core.errors import EndpointError, TopicError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.source.offsets import bound_batch, commit_to_group, discover, plan_backlog
+from upsert_platform.kafka.source.time_cut import cut_by_time
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform_tests.kafka.tables import declare, read
 
@@ -300,18 +301,61 @@ def test_group_is_not_told_when_that_is_switched_off(table_of, topic):
     ("lengths", "options", "size", "expected"),
     [
         pytest.param((10, 10), {"batch.max-records": "100"}, None, (10, 10), id="fits"),
-        pytest.param((1000, 1000), {"batch.max-records": "100"}, None, (50, 50), id="even"),
-        pytest.param((10, 1000, 1000), {"batch.max-records": "100"}, None, (10, 45, 45), id="short-leaves-its-share"),
-        pytest.param((1000, 1000), {"batch.max-bytes": "10 kb"}, None, (5, 5), id="bytes-by-1-KiB"),
-        pytest.param((1000, 1000), {"batch.max-bytes": "10 kb"}, 100.0, (51, 51), id="bytes-by-measure"),
-        pytest.param((1000, 1000), {"batch.max-bytes": "1 kb"}, 1e9, (1, 1), id="always-goes-on"),
+        pytest.param((1000,), {"batch.max-records": "100"}, None, (100,), id="records"),
+        pytest.param((1000, 0), {"batch.max-records": "100"}, None, (100, 0), id="one-has-some"),
+        pytest.param((1000,), {"batch.max-bytes": "10 kb"}, None, (10,), id="bytes-by-1-KiB"),
+        pytest.param((1000,), {"batch.max-bytes": "10 kb"}, 100.0, (102,), id="bytes-by-measure"),
+        pytest.param((1000,), {"batch.max-bytes": "1 kb"}, 1e9, (1,), id="always-goes-on"),
     ],
 )
-def test_batches_are_bounded_and_fair(lengths, options, size, expected):
+def test_batches_are_bounded(lengths, options, size, expected):
     backlog = [OffsetRange("t", partition, 5, 5 + length) for partition, length in enumerate(lengths)]
     ranges = bound_batch(read(declare(**options)), backlog, record_bytes=size)
     assert tuple(item.offsets for item in ranges) == expected
     assert all(item.start == 5 for item in ranges)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "most", "expected"),
+    [((1000, 1000), 100, [50, 50]), ((10, 1000, 1000), 100, [10, 45, 45]), ((1000, 1000), 2, [1, 1])],
+)
+@pytest.mark.parametrize("time_of_all", [None, 1_790_000_000_000])
+def test_records_of_one_time_are_shared_evenly(lengths, most, expected, time_of_all):
+    """A short partition leaves its share to the others; so do records without a time."""
+    backlog = [OffsetRange("t", partition, 5, 5 + length) for partition, length in enumerate(lengths)]
+
+    def offsets_at(asked):
+        first = -1 if time_of_all is None or asked > time_of_all else 0
+        return {("t", partition): first for partition in range(len(lengths))}
+
+    ranges = cut_by_time(backlog, most=most, offsets_at=offsets_at)
+    assert [item.offsets for item in ranges] == expected
+    assert all(item.start == 5 for item in ranges)
+
+
+def test_a_topic_that_was_widened_before_it_is_read_gives_newer_values_in_later_batches(
+    table_of, make_topic, produce, kafka_bootstrap
+):
+    """Of a long old partition and a short new one: no batch has a record that is older than one of a batch before."""
+    from confluent_kafka import Producer
+
+    topic = make_topic(partitions=2)
+    times = {0: [LATELY + 20 * number for number in range(900)], 1: [LATELY + 12_000 + 60 * n for n in range(100)]}
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for partition, stamps in times.items():
+        for stamp in stamps:
+            producer.produce(topic, key="k", value="v", partition=partition, timestamp=stamp)
+    assert producer.flush(20) == 0
+    table = table_of(topic, **{"batch.max-records": "200"})
+    positions, newest, batches = Positions({topic: {}}), 0, 0
+    while ranges := bound_batch(table, plan_backlog(table, discover(table), positions)):
+        found = [stamp for item in ranges for stamp in times[item.partition][item.start : item.end]]
+        assert 0 < len(found) <= 200
+        assert min(found) >= newest
+        newest, batches = max(found), batches + 1
+        positions.offsets[topic].update({item.partition: item.end for item in ranges})
+    assert positions.offsets[topic] == {0: 900, 1: 100}
+    assert 5 <= batches <= 8
 
 
 def test_a_cluster_widens_the_default_bounds_and_no_declared_one():
