@@ -14,6 +14,7 @@ from upsert_platform.core.model import Options
 from upsert_platform.core.options import nearest
 from upsert_platform.sql.create_table import read_create_table
 from upsert_platform.sql.declarations import Declarations, InsertDeclaration, ViewDeclaration
+from upsert_platform.sql.hints import without_secrets
 from upsert_platform.sql.lexer import Token, shown, tokenize
 from upsert_platform.sql.reader import Fault, TokenReader
 from upsert_platform.sql.session_settings import (
@@ -219,7 +220,7 @@ def _read_view(reader: TokenReader) -> ViewDeclaration:
 
 
 def _read_insert(reader: TokenReader) -> InsertDeclaration:
-    location, sql = reader.location, shown(reader.tokens[reader.at :])
+    location, sql = reader.location, shown([without_secrets(token) for token in reader.tokens[reader.at :]])
     reader.accept("INSERT")
     overwrite = reader.accept("OVERWRITE")
     if not overwrite:

@@ -83,6 +83,7 @@ def test_a_table_with_options_of_its_own_is_another_one(
     said = [item.message for item in problems if item.severity == "warning" and f"makes '{name}'" in item.message]
     assert len(said) == 1
     assert not any("hidden" in item.message for item in problems)
+    assert "hidden" not in insert.sql
 
 
 def test_options_of_a_table_are_one_table_wherever_they_stand_and_others_another() -> None:
