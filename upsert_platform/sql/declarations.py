@@ -134,7 +134,8 @@ class Declarations:
         lateness, materializes, state_ttl: of the inserts that follow in a file.
         connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
-        unread: words of statements that could not be read: what they name is in use.
+        unread: words of statements that could not be read, and tables that others are made LIKE by hints: what they
+            name is in use.
     """
 
     tables: list[TableDeclaration] = field(default_factory=list)

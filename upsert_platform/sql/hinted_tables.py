@@ -60,6 +60,7 @@ def with_hinted_tables(found: Declarations) -> list[Problem]:
             ]
     found.inserts = inserts
     found.tables += made.values()
+    found.unread |= {table.like.table for table in made.values() if table.like is not None}
     return problems
 
 

@@ -77,6 +77,7 @@ def test_a_table_with_options_of_its_own_is_another_one(
     table, declared = scripts.tables[name], scripts.tables["users"]
     assert dict(table.options) == {**declared.options, **options}
     assert dict(declared.options) == {"connector": "upsert-kafka"}
+    assert "users" in scripts.mentioned, "no warning that nothing reads it"
     assert (table.columns, table.primary_key) == (declared.columns, declared.primary_key)
     (insert,) = scripts.inserts
     assert name in insert.tables
