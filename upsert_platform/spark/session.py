@@ -43,6 +43,7 @@ _EXECUTORS_SECONDS: Final = 90.0
 """How long a cluster may take to give a first executor; without one, Spark would wait for ever."""
 _OF_THE_PROCESS: Final = ("spark.master", "spark.sql.shuffle.partitions", "spark.python.daemon.module")
 """Defaults of a session whose tasks run on this machine: a cluster names its master, and has cores of its own."""
+_OF_SQL_TASKS: Final = "SPARK_SIMPLIFIED_TRACEBACK"
 WORKERS_GROUP: Final = "start-workers"
 """Group of the job that starts Python workers, so that it counts as no run's work."""
 _OF_LOOPBACK: Final = ("spark.driver.bindAddress", "spark.driver.host")
@@ -151,6 +152,8 @@ def open_session(
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no other way to tell
         context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
         if not place.is_cluster:
+            # Spark has a process of workers for each environment of tasks, and tasks of SQL have this variable.
+            context.environment[_OF_SQL_TASKS] = "1"
             _start_workers(context)
     builder = SparkSession.builder
     for name, value in chosen.items():

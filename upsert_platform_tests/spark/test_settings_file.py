@@ -46,6 +46,13 @@ until = time.monotonic() + 60
 while not (started_by := tracker.getJobIdsForGroup(session.WORKERS_GROUP)) and time.monotonic() < until:
     time.sleep(0.01)
 print("workers", len(started_by), "others", len(tracker.getJobIdsForGroup(None)))
+def parent(batches):
+    import os, pyarrow
+    for batch in batches:
+        yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()]})
+first = spark.sparkContext.parallelize([0], 1).mapPartitions(lambda _: [os.getppid()]).collect()
+tasks = spark.range(1, numPartitions=1).mapInArrow(parent, "pid long").collect()
+print("workers of one process", first == [row.pid for row in tasks])
 print("modes", seen, "left", list(scratch_folder().glob("*.properties")))
 spark.stop()
 """
@@ -66,6 +73,7 @@ def test_settings_reach_the_jvm_and_no_command_line_shows_them(tmp_path: Path) -
         f"read True {' a=b: c#d' + chr(92) + 'e' + chr(10) + 'f ' + chr(0xE4) + chr(0x4E2D)!a}",
         "theirs kept upsert-platform",
         "workers 1 others 0",
+        "workers of one process True",
         "modes ['0o600'] left []",
     ], done.stderr
 
