@@ -181,6 +181,14 @@ def plan_backlog(
 
 
 def _check_same_topics(table: KafkaTable, topics: Sequence[TopicOffsets], positions: CommittedPositions) -> None:
+    before_all = sorted(name for name, offsets in positions.offsets.items() if offsets)
+    declared = table.settings.topic
+    if declared and before_all and not set(before_all) & set(declared):
+        raise TopicError(
+            f"table '{table.name}' reads {', '.join(map(repr, declared))}, and its changelog is of"
+            f" {', '.join(map(repr, before_all))}: another project has a table of this name in the lake (give one of"
+            f" them a lake of its own, or rename the table), or the topic was changed; {_REBUILD.format(table.name)}"
+        )
     for topic in topics:
         before = positions.topic_ids.get(topic.name, "")
         if before and topic.topic_id and before != topic.topic_id:

@@ -291,6 +291,17 @@ class TestBound:
         assert plan(table) == [(0, 0, 1)], "what the platform publishes is no bound"
 
 
+def test_a_changelog_of_another_topic_is_refused(table_of, make_topic, produce):
+    """As of a table of the same name in another project, whose rows would be mixed with these."""
+    topic, other = make_topic(), make_topic()
+    produce(topic, ONE)
+    with pytest.raises(TopicError, match=f"reads '{topic}', and its changelog is of '{other}': another project"):
+        plan(table_of(topic), Positions({other: {0: 3}}))
+    assert plan(table_of(topic), Positions({other: {}})) == [(0, 0, 1)]
+    both = table_of(f"{topic};{other}")
+    assert plan(both, Positions({other: {0: 0}})) == [(0, 0, 1)]
+
+
 def test_group_is_not_told_when_that_is_switched_off(table_of, topic):
     assert not commit_to_group(table_of(topic), {topic: {0: 4}})
     off = {"properties.group.id": "g", "properties.commit.offsets.on.checkpoint": "false"}
