@@ -194,6 +194,8 @@ WITH_SPARK: Final = {
     "aggregates of values": "SELECT kind, SUM(amount + (SELECT MAX(age) FROM users)) AS s, MAX((SELECT COUNT(*) FROM"
     " views v WHERE v.uid = o.uid)) AS m FROM orders o GROUP BY kind HAVING MIN(amount - (SELECT MIN(age) FROM users))"
     " > 0 OR COUNT(*) > 1",
+    "a value within a value": "SELECT oid, (SELECT SUM(age + (SELECT MIN(id) FROM users)) FROM users) AS s FROM orders"
+    " WHERE oid IN (SELECT MAX(uid + (SELECT MIN(id) FROM users)) FROM orders GROUP BY kind)",
     "aggregates of matches": "SELECT uid, SUM(CASE WHEN oid IN (SELECT id FROM users) THEN 1 ELSE 0 END) AS n, COUNT(*)"
     " FILTER (WHERE EXISTS (SELECT 1 FROM users u WHERE u.id = o.uid)) AS m FROM orders o GROUP BY uid",
     "matches in the select list": "SELECT oid, EXISTS (SELECT 1 FROM views v WHERE v.uid = o.uid) AS seen, CASE WHEN"

@@ -260,7 +260,7 @@ class _Planner(LateralJoin):
         """The rows with what subqueries in arguments of aggregates give, and the expressions over these columns."""
         found = list(asked)
         for at, root in enumerate(asked):
-            for node in [item for item in root.walk(prune=is_aggregate) if is_aggregate(item) and _asks(item)]:
+            for node in [item for item in root.walk(prune=_ends) if is_aggregate(item) and _asks(item)]:
                 rows, columns, marked = self.marked(rows, columns, node.copy())
                 (swapped,), values = taken_values([marked], f"argument {len(columns.named)}")
                 rows, columns = self.with_values(rows, columns, values)
@@ -340,6 +340,11 @@ class _Planner(LateralJoin):
             for item in window.args["order"].expressions
         )
         return Relation(Project(relation.node, tuple(given)), tuple(shown), Rank(name, partition, order, at))
+
+
+def _ends(node: exp.Expr) -> bool:
+    """Return whether what is below belongs to an aggregate, or to another query."""
+    return is_aggregate(node) or isinstance(node, exp.Query)
 
 
 def _asks(node: exp.Expr) -> bool:
