@@ -27,6 +27,7 @@ from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.query_hop import QueryHop
 from upsert_platform.sync.streaming.measures import Measures
 from upsert_platform.sync.streaming.upkeep import Upkeep
+from upsert_platform.sync.comparison import keep_verdict
 from upsert_platform.sync.verify import check_batch, is_comparable
 
 if TYPE_CHECKING:
@@ -294,10 +295,9 @@ class DestinationStep(Step):
         if after is None:
             return  # nothing new, or batches so large that the next small one is waited for
         found = check_batch(self._spark, hop, after=after, upto=state.applied_batch)
-        if after <= checked or not found.passed:
-            hop.destination.record_verdict(found.verdict(state))
+        stood = (after <= checked or not found.passed) and not keep_verdict(hop, found, state)
         self._looked_upto = state.applied_batch
-        self.measures.set(passed=found.passed, compared=found.compared)
+        self.measures.set(passed=found.passed and not stood, compared=found.compared)
         self.measures.add(checks=1)
         self._checked_at = time.monotonic()
 
