@@ -21,13 +21,13 @@ from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.core.capabilities import PacesCommits
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.comparison import keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.leased import LEASE
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.query_hop import QueryHop
 from upsert_platform.sync.streaming.measures import Measures
 from upsert_platform.sync.streaming.upkeep import Upkeep
-from upsert_platform.sync.comparison import keep_verdict
 from upsert_platform.sync.verify import check_batch, is_comparable
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class DestinationStep(Step):
         make: opens the hop; the step closes its destination.
         check_seconds: how long after a check the newest batches are looked at again.
         paused: tells whether the table is paused, turn for turn; its lease is given back then.
+        stopped: tells why nothing is written from the changelogs, as they are now.
         tell: is given a line when the table has to be written from its beginning again.
     """
 
@@ -186,6 +187,7 @@ class DestinationStep(Step):
         run: str,
         check_seconds: float,
         paused: Callable[[], Pause | None] = lambda: None,
+        stopped: Callable[[], str | None] = lambda: None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.measures = Measures(name, "table")
@@ -194,6 +196,7 @@ class DestinationStep(Step):
         self._run = run
         self._check_seconds = check_seconds
         self._paused = paused
+        self._stopped = stopped
         self._tell = tell
         self._checked_at = time.monotonic()
         self._looked_upto = 0
@@ -216,6 +219,10 @@ class DestinationStep(Step):
         if behind <= 0 or (not drains and self._comes_too_soon(hop)):
             if not drains:
                 self._check_when_due(hop)
+            return False
+        stop = self._stopped()
+        self.warnings = () if stop is None else (f"nothing is written, {stop}",)
+        if stop is not None:
             return False
         notes = time.monotonic() - held.noted_at >= _NOTE_SECONDS
         hop.notes = notes
