@@ -21,7 +21,6 @@ from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.proofs.plan import ProjectPlan, plan_project
 from upsert_platform.proofs.plan_file import plan_data
-from upsert_platform.sync.binding import load
 from upsert_platform.sync.comparison import SHOWN_ROWS
 
 
@@ -72,7 +71,7 @@ def plan_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksD
                 spark.spark_session,
                 platform.binding(),
                 platform.lake,
-                deployed=None if config.deployed is None else load(Path(config.deployed))[0],
+                deployed=None if config.deployed is None else platform.located().at(Path(config.deployed)).load()[0],
                 tables=[target.name],
                 estimate=config.estimate,
                 examples=config.examples,

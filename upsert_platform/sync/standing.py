@@ -1,4 +1,4 @@
-"""Results of checks as they stand: by accounts and the quarantine of a changelog, and by the last verdict of a table."""
+"""Results of checks as they stand: by accounts and quarantine of a changelog, and by the last verdict of a table."""
 
 from __future__ import annotations
 
