@@ -21,7 +21,7 @@ CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH 
   'key.format' = 'json', 'value.format' = 'json');
 CREATE TABLE copies (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',
-  'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}'${AGE});
+  'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}', 'check.plan' = 'error'${AGE});
 CREATE TABLE totals (name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED) WITH (
   'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',
   'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}');
@@ -110,6 +110,7 @@ def test_an_asset_whose_age_dagster_counts_is_materialised_in_each_run(aged: tes
     [
         ("equals_source", {"proven_through": "users-0:2"}, "not proven: execute this check alone, or job 'prove'"),
         ("equals_topic", {"equal_rows": 2}, "not judged: execute this check alone, or job 'audit'"),
+        ("unchanged", {"plan": "{}"}, "not planned: execute this check alone, or job 'plan'"),
     ],
 )
 def test_a_check_that_compared_nothing_is_not_green(
