@@ -168,7 +168,9 @@ def test_what_is_deployed_is_read_with_the_values_of_the_location(
     before.mkdir()
     (before / "retail.sql").write_text(named)
     monkeypatch.setenv("UPSERT_TABLESTORE_INSTANCE", "elsewhere")
-    located = LocatedProject(folder / "stall" / "defs" / "retail", None, Endpoints({"tablestore": {"instance": "stall"}}))
+    located = LocatedProject(
+        folder / "stall" / "defs" / "retail", None, Endpoints({"tablestore": {"instance": "stall"}})
+    )
     monkeypatch.setattr("upsert_platform.cli.location.located_projects", lambda project=None: [located])
     found = deployed_project(before)
     assert found.tables["open_retail"].options["table.name"] == "stall"
