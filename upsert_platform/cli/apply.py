@@ -36,17 +36,17 @@ def apply(plan_file: Path | None, project: Path | None, *, yes: bool, as_json: b
     written. Type the same command again after a kill. Ends with 0 if every table is equal, 3 if one differs, 1 after an
     error.
     """
+    from upsert_platform.cli.location import project_binding
     from upsert_platform.cli.plan import print_plan
     from upsert_platform.cli.session import spark_session
     from upsert_platform.proofs.apply import apply as carry_out
     from upsert_platform.proofs.apply import check_applicable
     from upsert_platform.proofs.plan import plan_project
     from upsert_platform.proofs.plan_file import plan_data, plan_of
-    from upsert_platform.sync.binding import bind, load
 
     if as_json and plan_file is None and not yes:
         raise click.UsageError("--json asks nothing: give PLAN_FILE, or --yes")
-    binding, where = bind(*load(project)), lake.default_lake()
+    binding, where = project_binding(project), lake.default_lake()
     planned = None if plan_file is None else plan_of(_read(plan_file))
     if planned is not None:
         check_applicable(planned, binding, where)  # before Spark starts

@@ -12,6 +12,7 @@ import click
 from upsert_platform.changelog import lake
 
 if TYPE_CHECKING:
+    from upsert_platform.core.model import Project
     from upsert_platform.sync.binding import Binding
     from upsert_platform.sync.located import LocatedProject
 
@@ -84,6 +85,19 @@ def project_binding(project: Path | None = None) -> Binding:
     from upsert_platform.sync.located import joined
 
     return joined([item.bind(*item.load()) for item in located_projects(project)])
+
+
+def deployed_project(folder: Path, project: Path | None = None) -> Project:
+    """Return the declarations of a folder with the values that the code location gives its one project.
+
+    Args:
+        project: that the folder is compared with, as it is named; see `located_projects`.
+    """
+    from upsert_platform.sync.located import LocatedProject
+
+    found = located_projects(project)
+    values = found[0] if len(found) == 1 else LocatedProject(folder)
+    return values.at(folder).load()[0]
 
 
 def _of_location(named: Path | None) -> list[LocatedProject]:

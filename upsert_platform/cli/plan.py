@@ -52,13 +52,13 @@ def plan(
     """
     if as_json and as_markdown:
         raise click.UsageError("--json and --markdown: give one of them")
+    from upsert_platform.cli.location import deployed_project, project_binding
     from upsert_platform.cli.session import spark_session
     from upsert_platform.proofs.plan import plan_project
     from upsert_platform.proofs.plan_file import plan_data
-    from upsert_platform.sync.binding import bind, load
 
-    binding = bind(*load(project))
-    before = None if deployed is None else load(deployed)[0]
+    binding = project_binding(project)
+    before = None if deployed is None else deployed_project(deployed, project)
     quiet = as_json or as_markdown
     with spark_session("planning") as (spark, tell):
         found = plan_project(

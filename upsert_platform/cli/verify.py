@@ -62,6 +62,7 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
     from upsert_platform.cli.session import spark_session
     from upsert_platform.core.error_catalogue import shown
     from upsert_platform.core.errors import UpsertPlatformError
+    from upsert_platform.sync.comparison import keep_verdict
     from upsert_platform.sync.verify import check_everything
 
     results = []
@@ -75,7 +76,7 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
                 else:
                     with spark_session(f"comparing {name}") as (spark, _):
                         found = check_everything(spark, hop, upto=state.applied_batch)
-                    hop.destination.record_verdict(found.verdict(state))
+                    keep_verdict(hop, found, state)
                     results.append(_Result(name, "", found))
         except UpsertPlatformError as error:  # the other tables are compared all the same
             results.append(_Result(name, shown(error), failed=True))

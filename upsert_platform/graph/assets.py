@@ -377,7 +377,23 @@ def project_translation(
         instance: tells the project from others of its code location.
         faults: table to the errors with which its assets fail.
     """
-    return translation_of(translator, lambda noting: project_assets(project, noting, faults=faults), instance=instance)
+    return translation_of(
+        translator,
+        lambda noting: project_assets(project, noting, faults=faults),
+        own=_own_keys(project, faults or {}),
+        instance=instance,
+    )
+
+
+def _own_keys(project: Project, faults: Faults) -> Iterator[dg.AssetKey]:
+    """The keys that assets of a project have by themselves."""
+    for table in project.sources():
+        yield from (keys.stream_key(table, stream) for stream in streams_of(table))
+        yield keys.changelog_key(table.name)
+    yield from (keys.query_key(query.name) for query in project.queries())
+    written = (insert.target for insert in project.inserts if insert.target in project.tables)
+    yield from (keys.destination_key(name) for name in dict.fromkeys((*written, *faults)))
+    yield from (keys.source_key(name) for name in project.tables)
 
 
 def lineage_of(project: Project, insert: Insert, target: Table, names: AssetKeys) -> dg.TableColumnLineage:

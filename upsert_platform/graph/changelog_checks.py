@@ -6,22 +6,18 @@ from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
-from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import total
-from upsert_platform.changelog.quarantine import NothingDecoded, discarded, nothing_decoded, quarantined_count
-from upsert_platform.changelog.replays import ACCOUNT_TOPIC
+from upsert_platform.changelog.quarantine import discarded
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
-from upsert_platform.core.source import Source
 from upsert_platform.graph import keys, metadata
 from upsert_platform.graph.check_parts import CheckPart, checks_in_one_step
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.loss_check import loss_check
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.schema_check import changelog_schema_check
-from upsert_platform.sync.standing import accounted
+from upsert_platform.sync.standing import StandingQuarantine, accounted, standing_quarantine
 
 
 def changelog_checks(table: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksDefinition:
@@ -57,10 +53,10 @@ def _quarantine_check(table: Table, names: AssetKeys) -> CheckPart:
     def evaluate(_: dg.AssetCheckExecutionContext, platform: PlatformResource) -> Iterator[dg.AssetCheckResult]:
         source = platform.sound().sources[table.name]
         store = platform.changelog(source)
-        nothing = nothing_decoded(store, Mask.of(source.table))
-        found = quarantine_result(source, store, nothing, key=key)
+        standing = standing_quarantine(source, store)
+        found = quarantine_result(standing, store, key=key)
         yield found
-        if nothing is not None and not blocking:  # Dagster fails the step of a check that blocks
+        if standing.nothing is not None and not blocking:  # Dagster fails the step of a check that blocks
             raise dg.Failure(description=found.description, allow_retries=False)
 
     spec = dg.AssetCheckSpec(
@@ -102,42 +98,29 @@ def accounted_result(store: ChangelogStore, *, own: Sequence[int], key: dg.Asset
     )
 
 
-def quarantine_result(
-    source: Source, store: ChangelogStore, nothing: NothingDecoded | None, *, key: dg.AssetKey
-) -> dg.AssetCheckResult:
-    """Return the result of `quarantine_below`.
-
-    Args:
-        nothing: what is known of a changelog whose records were all quarantined.
-    """
-    quarantined = quarantined_count(store)
-    if not quarantined and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
+def quarantine_result(found: StandingQuarantine, store: ChangelogStore, *, key: dg.AssetKey) -> dg.AssetCheckResult:
+    """Return the result of `quarantine_below`."""
+    if found.records is None:
         return dg.AssetCheckResult(
             check_name=keys.CHECK_QUARANTINE, asset_key=key, passed=True, metadata={"in_quarantine": 0}
         )
-    head = store.head()
-    accounts = store.accounts(after=0, upto=head.batch if head else 0)
-    records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)
-    reasons = []
-    count, percent = source.quarantine_limits
-    if count is not None and quarantined >= count:
-        reasons.append(f"'quarantine.fail-count' = '{count}'")
-    if percent is not None and quarantined * 100 >= percent * records:
-        reasons.append(f"'quarantine.fail-percent' = '{percent}'")
-    table, told = source.table.name, None
-    if nothing is not None:
-        told = nothing.told(table)
-    elif quarantined:
+    told = None
+    if found.nothing is not None:
+        told = found.nothing.told(found.table)
+    elif found.waiting:
         told = (
-            f"{quarantined} of {records} records are in quarantine"
-            f"{', reaching ' + ' and '.join(reasons) if reasons else ''}; 'upsert-platform quarantine list {table}'"
-            f" tells why, 'quarantine replay {table}' tries them again, 'quarantine discard {table}' gives them up"
+            f"{found.waiting} of {found.records} records are in quarantine"
+            f"{', reaching ' + ' and '.join(found.reached) if found.reached else ''}; {found.remedy}"
         )
     return dg.AssetCheckResult(
         check_name=keys.CHECK_QUARANTINE,
         asset_key=key,
-        passed=not quarantined,
-        severity=dg.AssetCheckSeverity.ERROR if reasons or nothing else dg.AssetCheckSeverity.WARN,
-        metadata={"in_quarantine": quarantined, "records_read": records, "discarded": len(discarded(store))},
+        passed=not found.waiting,
+        severity=dg.AssetCheckSeverity.ERROR if found.fails else dg.AssetCheckSeverity.WARN,
+        metadata={
+            "in_quarantine": found.waiting,
+            "records_read": found.records,
+            "discarded": len(discarded(store)),
+        },
         description=told,
     )

@@ -16,7 +16,7 @@ from upsert_platform.graph.jobs import VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.comparison import Comparison, keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.standing import standing_verdict
 from upsert_platform.sync.verify import check_batch, check_everything, is_comparable
@@ -87,12 +87,15 @@ def _compared(
         else:
             checked = state.verdict.batch if state.verdict else 0
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
-        hop.destination.record_verdict(found.verdict(state))
+        stood = not keep_verdict(hop, found, state)
         shown_work = metadata.of_spark(spark.pages(since=asked), spark.take_work())
         if found.rows is not None:
             shown: dict[str, int | str] = {"dagster/row_count": found.rows, "dagster/uri": hop.destination.uri}
             observed = dg.AssetObservation(asset_key=key, description="compared", metadata=shown)
             context.op_execution_context.log_event(observed)
+        if stood and (failing := standing_result(hop, hop.plan().state, key=key, names=names)) is not None:
+            yield failing
+            return
         kept = hop.refused.count()
         fails = not found.passed or _fails(target, kept)
         yield dg.AssetCheckResult(

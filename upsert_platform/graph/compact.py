@@ -17,6 +17,7 @@ from pydantic import Field
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.compaction import CompactionReport
+from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.old_proofs import remove_old_proofs
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
@@ -30,7 +31,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.sync.binding import changelog_of, query_store
+from upsert_platform.sync.binding import Binding, changelog_of, query_store
 
 COMPACT = "compact"
 
@@ -155,7 +156,7 @@ def applied_of(
 ) -> Applied:
     """Return how far the consumers of a changelog have applied it.
 
-    0 stands for one that cannot be asked; among the tables it has the batch that the lake has noted.
+    0 stands for one that cannot be asked, or whose declaration has errors; among the tables it has the batch that the lake has noted.
 
     Args:
         warn: is told of a table that cannot be asked.
@@ -189,7 +190,29 @@ def applied_of(
             lowest.append(0)
             applied = applied_before(store, name)
         tables.add(applied)
+    for name in _left_out(binding, source, before):
+        warn(f"tombstones are kept, because the declaration of '{name}' has errors, so that nobody can ask what it has")
+        lowest.append(0)
+        applied = applied_before(store, name)
+        tables.add(applied)
+        awaited.append(applied)  # whether it needs every row that is behind it is not known either
     return Applied(min(lowest, default=0), frozenset(tables), min([head, *awaited]))
+
+
+def _left_out(binding: Binding, source: str, head: Head | None) -> list[str]:
+    """Return the consumers of a changelog that errors of the declarations have left out.
+
+    A statement that cannot be read names no table: then whoever has noted in the changelog what it has applied, and is
+    not among those that are declared, may be the one that it declares.
+    """
+    if not binding.errors:
+        return []
+    known = {
+        *(name for name, target in binding.targets.items() if target.source.table.name == source),
+        *(name for name, bound in binding.queries.items() if source in bound.query.tables),
+    }
+    written = [insert.target for insert in binding.project.inserts if insert.source == source]
+    return [name for name in dict.fromkeys((*written, *(head.held if head else ()))) if name not in known]
 
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:

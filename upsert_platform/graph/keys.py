@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -76,12 +76,28 @@ def source_key(table: str) -> dg.AssetKey:
     return dg.AssetKey(["sources", asset_part(table)])
 
 
+def told_apart(given: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
+    """Return other keys for those from which Dagster derives the name of a step that another one has: ``c-1``, ``c_1``.
+
+    The one that is written as the name stays; the others have a checksum at the end.
+    """
+    found: dict[str, list[dg.AssetKey]] = {}
+    for key in dict.fromkeys(given):
+        found.setdefault(key.to_python_identifier(), []).append(key)
+    return {
+        key: dg.AssetKey([*key.path[:-1], f"{key.path[-1]}_{zlib.crc32(key.path[-1].encode()):08x}"])
+        for name, same in found.items()
+        for key in same
+        if len(same) > 1 and name != "__".join(key.path)
+    }
+
+
 @dataclass(frozen=True)
 class AssetKeys:
-    """Keys of the assets of a project, where a translator may have given other ones, and names beside them.
+    """Keys of the assets of a project, where some have other ones than by themselves, and names beside them.
 
     Attributes:
-        translated: key by itself to the key that was given.
+        translated: key by itself to the key that a translator gave, or that tells it from another one.
         instance: tells the project from others of the same code location: resources, IO managers, jobs, schedules,
             sensors and ops have it at the end of their names. Empty for the only one.
     """

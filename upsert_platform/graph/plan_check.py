@@ -6,7 +6,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import Field
@@ -19,10 +19,13 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import PLAN
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.graph.standing import open_result, standing_result
 from upsert_platform.proofs.plan import ProjectPlan, plan_project
 from upsert_platform.proofs.plan_file import plan_data
-from upsert_platform.sync.binding import load
 from upsert_platform.sync.comparison import SHOWN_ROWS
+
+_MARK: Final = "plan"
+"""Metadata of a result that a plan was made for."""
 
 
 class PlanConfig(dg.Config):
@@ -58,13 +61,9 @@ def plan_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksD
         context: dg.AssetCheckExecutionContext, config: PlanConfig, platform: PlatformResource, spark: SparkResource
     ) -> Iterator[dg.AssetCheckResult]:
         if not is_asked_for(context.run):
-            yield dg.AssetCheckResult(
-                check_name=keys.CHECK_PLAN,
-                asset_key=key,
-                passed=True,
-                metadata={"new": False},
-                description=f"not planned: execute this check alone, or job '{names.named(PLAN)}'",
-            )
+            this = dg.AssetCheckKey(key, keys.CHECK_PLAN)
+            told = f"not planned: execute this check alone, or job '{names.named(PLAN)}'"
+            yield standing_result(context, this, mark=_MARK) or open_result(this, told)
             return
         with told_plainly():
             spark.refuse_wrong(platform)
@@ -72,7 +71,7 @@ def plan_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetChecksD
                 spark.spark_session,
                 platform.binding(),
                 platform.lake,
-                deployed=None if config.deployed is None else load(Path(config.deployed))[0],
+                deployed=None if config.deployed is None else platform.located().at(Path(config.deployed)).load()[0],
                 tables=[target.name],
                 estimate=config.estimate,
                 examples=config.examples,
@@ -94,7 +93,7 @@ def _result(target: Table, found: ProjectPlan, names: AssetKeys) -> dg.AssetChec
         "compared": table["compared"] or 0,
         "estimated": planned.estimated,
         "breaks": sum(bool(consumer.breaks) for consumer in planned.consumers),
-        "plan": dg.MetadataValue.json(data),
+        _MARK: dg.MetadataValue.json(data),
         "new": True,
     }
     if table["examples"]:

@@ -261,6 +261,16 @@ class PlatformResource(HoldsSecrets):
             self._binding = self._bound()
         return self._binding
 
+    def read_again(self) -> Binding:
+        """Read the declarations anew, servers of databases asked; what was read before stays where they have errors.
+
+        Raises:
+            DeclarationError: something in the project cannot be used.
+        """
+        found = self._bound().whole()
+        self._binding, self._hops = found, None
+        return found
+
     def _bound(self) -> Binding:
         lake = self.lake
         project, problems = load(

@@ -35,6 +35,7 @@ from upsert_platform.graph.sensor_state import SensorState
 from upsert_platform.graph.stream import STREAM
 from upsert_platform.graph.tables_behind import Answers, TablesBehind
 from upsert_platform.sync.changelog_hop import ChangelogPlan
+from upsert_platform.sync.standing import quarantine_stop
 
 _MENDING: Final = (RECONCILE, REBUILD, REPLAY, DRAIN)
 """Jobs that repair tables."""
@@ -147,11 +148,13 @@ def new_offsets_sensor(
                 else:
                     plans[name] = found
             heads = {name: plan.head for name, plan in plans.items()}
+            stops = _stops(platform, project)
             repaired = _busy(runs, [names.named(name) for name in _MENDING])
             answers = Answers()
             if not repaired:
                 again = state.tried.keys() - tried.keys()
-                answers = behind.ask(platform, heads, state, now=now, without=state.failing.keys(), again=again)
+                unasked = {*state.failing, *_stopped(project, stops)}
+                answers = behind.ask(platform, heads, state, now=now, without=unasked, again=again)
         for text, tables in answers.unread.items():
             unread.setdefault(text, []).extend(tables)
         troubles = [f"{_some(tables)}: {text}" for text, tables in unread.items()]
@@ -166,12 +169,16 @@ def new_offsets_sensor(
         ]
         alone = [name for name in targets if name in state.failing and name not in {*resting, *tried}]
         alone += [name for name in answers.behind if name not in tried]
+        # A request of tables alone has no check of their changelogs, which would stop them.
+        stopped = _stopped(project, stops.keys() - due)
+        alone = [name for name in alone if name not in stopped]
         if alone:  # a changelog that may fail once more is asked for by itself: these tables would wait for it
             due = [name for name in due if name not in state.unlanded]
+            stopped = _stopped(project, stops.keys() - due)
         state.request(alone)
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
         if due:
-            part = following(project, due, without=resting)
+            part = following(project, due, without={*resting, *stopped})
             wanted = replace(written(project, [*part.targets, *alone]), sources=part.sources)
             tags = {"upsert/lag": str(sum(lags[name] for name in part.sources if name in lags))}
             return dg.SensorResult(run_requests=[request(wanted, **tags)], cursor=state.text())
@@ -186,6 +193,9 @@ def new_offsets_sensor(
             f"{name} is behind its changelog, and is tried again at {_clock(until)}"
             for name, until in tried.items()
             if name not in resting and name in state.tried
+        ]
+        rests += [
+            f"{_some(tables)}: not written, {stops[name]}" for name, tables in _stopped_by(project, stops).items()
         ]
         repairs = [f"no table is asked: {repaired}"] if repaired else []
         told = "; ".join([*troubles, *waiting, *rests, *repairs]) or "no new offsets"
@@ -211,6 +221,33 @@ def _planned(platform: PlatformResource, sources: Collection[str]) -> dict[str, 
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         asked = {name: pool.submit(copy_context().run, plan, name) for name in sources}
         return {name: answer.result() for name, answer in asked.items()}
+
+
+def _stops(platform: PlatformResource, project: Project) -> dict[str, str]:
+    """Return why nothing is written from changelogs, of those whose check of the quarantine blocks."""
+    found = {}
+    for table in project.sources():
+        if not platform_settings(table).quarantine_blocking:
+            continue
+        try:
+            hop = platform.changelog_hop(table.name, run="sensor")
+            told = quarantine_stop(hop.source, hop.store)
+        except UpsertPlatformError as error:  # what is not known to pass is not written either
+            told = shown(error)
+        if told is not None:
+            found[table.name] = told
+    return found
+
+
+def _stopped_by(project: Project, changelogs: Collection[str]) -> dict[str, list[str]]:
+    """Return the tables that are made of each of some changelogs, of those that have any."""
+    made = {name: [insert.target for insert in project.inserts if name in insert.tables] for name in changelogs}
+    return {name: tables for name, tables in made.items() if tables}
+
+
+def _stopped(project: Project, changelogs: Collection[str]) -> set[str]:
+    """Return the tables that are made of any of some changelogs."""
+    return {name for tables in _stopped_by(project, changelogs).values() for name in tables}
 
 
 def _targets(project: Project) -> list[str]:

@@ -4,7 +4,7 @@ Annotations are evaluated here: Dagster reads those of `context` as objects.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -12,6 +12,8 @@ from typing import Final
 import dagster as dg
 from pydantic import Field
 
+from upsert_platform.core.error_catalogue import shown
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -106,10 +108,21 @@ def _stream(
         while time.monotonic() < end:
             time.sleep(_LOOK_SECONDS)
             loop.raise_if_died()
+            if loop.takes_stale():
+                _declare_again(loop, platform, lines.put)
             _log(context, lines)
             if time.monotonic() >= due:
                 due += config.report_every_seconds
                 report(loop.judgements())
+
+
+def _declare_again(loop: StreamLoop, platform: PlatformResource, tell: Callable[[str], None]) -> None:
+    """Gives a loop the declarations as they are now; with errors in them, those that run go on as they were."""
+    try:
+        loop.declare(platform.read_again())
+        tell("declarations are read again")
+    except UpsertPlatformError as error:
+        tell(f"declarations were not taken up: {shown(error)}")
 
 
 def _log(context: dg.OpExecutionContext, lines: SimpleQueue[str]) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import dagster as dg
 
 from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.core.model import Insert, Table
-from upsert_platform.graph.keys import AS_DECLARED, TABLE_METADATA, AssetKeys
+from upsert_platform.graph.keys import AS_DECLARED, TABLE_METADATA, AssetKeys, told_apart
 
 VARIABLE: Final = "UPSERT_PLATFORM_TRANSLATOR"
 _FIXED: Final = ("partitions_def", "skippable")
@@ -112,10 +112,12 @@ class Translation:
 
     Attributes:
         translator: None leaves everything as it is.
+        apart: key by itself to the one by which the platform tells it from another one.
     """
 
     translator: UpsertTranslator | None = None
     keys: AssetKeys = AS_DECLARED
+    apart: Mapping[dg.AssetKey, dg.AssetKey] = field(default_factory=dict)
 
     def described(self, data: TranslatorData) -> dg.AssetSpec:
         """Return the final description of an asset.
@@ -126,11 +128,12 @@ class Translation:
         Raises:
             DeclarationError: it has another key than before, or what such an asset cannot have.
         """
+        given, data = self.keys.of(data.spec.key), _told_apart(data, self.apart)
         if self.translator is None:
             return data.spec
         found, own = self.translator.get_asset_spec(data), data.spec
-        if found.key != self.keys.of(own.key):
-            raise _refused(data, f"gets key {_text(self.keys.of(own.key))} once, and then {_text(found.key)}")
+        if found.key != given:
+            raise _refused(data, f"gets key {_text(given)} once, and then {_text(found.key)}")
         for name in _FIXED:
             if getattr(found, name) != getattr(own, name):
                 raise _refused(data, f"gets '{name}', which follows from what it does")
@@ -168,30 +171,38 @@ def translation_of(
     translator: UpsertTranslator | None,
     assets: Callable[[Translation], Iterable[object]],
     *,
+    own: Iterable[dg.AssetKey] = (),
     instance: str = "",
 ) -> Translation:
     """The keys of every asset, once a translator was asked for all of them.
 
     Args:
         assets: gives the assets of a project.
+        own: the keys that these have by themselves.
         instance: tells the project from others of its code location.
 
     Raises:
         DeclarationError: two assets get one key.
     """
+    apart = told_apart(own)
     if translator is None:
-        return Translation(keys=AssetKeys(instance=instance))
+        return Translation(keys=AssetKeys(apart, instance), apart=apart)
     noting = Noting()
     list(assets(noting))
     given: dict[dg.AssetKey, TranslatorData] = {}
     translated: dict[dg.AssetKey, dg.AssetKey] = {}
     for data in noting.found:
-        key = translator.get_asset_spec(data).key
+        key = translator.get_asset_spec(_told_apart(data, apart)).key
         other = given.setdefault(key, data)
         if other is not data:
             raise _refused(data, f"gets key {_text(key)}, which {other.kind} '{other.name}' has")
         translated[data.spec.key] = key
-    return Translation(translator, AssetKeys(translated, instance))
+    return Translation(translator, AssetKeys(translated, instance), apart)
+
+
+def _told_apart(data: TranslatorData, apart: Mapping[dg.AssetKey, dg.AssetKey]) -> TranslatorData:
+    key = apart.get(data.spec.key)
+    return data if key is None else replace(data, spec=data.spec.replace_attributes(key=key))
 
 
 def translator_of(given: UpsertTranslator | None) -> UpsertTranslator | None:

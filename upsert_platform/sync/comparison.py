@@ -74,6 +74,23 @@ class Comparison:
         )
 
 
+def keep_verdict(hop: DestinationHop, found: Comparison, state: DestinationState) -> bool:
+    """Have a destination keep a verdict; return False if one that rows differ stands, and stays.
+
+    What was recorded while the comparison ran is read once more: that some rows are equal says nothing of those that a
+    look at all of them found to differ.
+
+    Args:
+        state: of the destination, read before its rows were.
+    """
+    if found.passed and not found.complete:
+        standing = hop.destination.state().verdict
+        if standing is not None and not standing.passed:
+            return False
+    hop.destination.record_verdict(found.verdict(state))
+    return True
+
+
 def sampled_since(
     hop: DestinationHop, before: int, *, most: int = SAMPLE_SCANNED_ROWS, behind: int = 0
 ) -> tuple[int, int]:

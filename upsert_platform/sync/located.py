@@ -39,6 +39,10 @@ class LocatedProject:
             self.folder, root=root, endpoints=self.endpoints, lake=self.lake, discovered=self.discovered, **given
         )
 
+    def at(self, folder: Path) -> LocatedProject:
+        """Return the project of another folder, completed by the same resources."""
+        return replace(self, folder=folder)
+
     def bind(self, project: Project, problems: list[Problem]) -> Binding:
         """Join its declarations to their connectors, as `binding.bind` does."""
         return bind(project, problems, defaults=self.defaults)

@@ -24,7 +24,7 @@ from upsert_platform.core.destination import (
 )
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.types import quote_name, spark_type
-from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.comparison import Comparison, keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import restored_from_older
 from upsert_platform.sync.verify import CHANGE, as_held, check_everything, judged_by_buckets, summed
@@ -148,7 +148,7 @@ def reconcile(
                 check_unnamed(among)
                 unnamed = among.extra
             if before.passed and not found.moves:
-                hop.destination.record_verdict(before.verdict(found.state))
+                keep_verdict(hop, before, found.state)
                 return Reconciliation(before)
             span = hop.span(after=found.after, upto=applied, head=found.head, repeats=True)
             differing = _differing(hop, judged, applied=applied)
@@ -161,7 +161,7 @@ def reconcile(
             judged.unpersist()
         written = hop.destination.state()
         after = check_everything(spark, hop, upto=applied)
-        hop.destination.record_verdict(after.verdict(written))
+        keep_verdict(hop, after, written)
     return Reconciliation(before, report, after, unnamed)
 
 

@@ -23,7 +23,7 @@ from upsert_platform.core.source import Start
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.sync.binding import Binding, QuerySource, Target
 from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogPlan, CommittedBatch
-from upsert_platform.sync.comparison import Comparison
+from upsert_platform.sync.comparison import Comparison, keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop, DestinationRun
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.replay_topic import check_start, replays_from
@@ -124,7 +124,7 @@ def replay_into(
         if not state.applied_batch or not is_comparable(hop):
             return NewTable(plan.lag, written, changelog=store.uri)
         compared = check_everything(spark, hop, upto=state.applied_batch)
-        destination.record_verdict(compared.verdict(state))
+        keep_verdict(hop, compared, state)
     return NewTable(plan.lag, written, compared, store.uri)
 
 

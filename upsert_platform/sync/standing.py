@@ -1,4 +1,4 @@
-"""Results of checks of a sync where nothing is new: by accounts of a changelog, and by the last verdict of a table."""
+"""Results of checks as they stand: by accounts and quarantine of a changelog, and by the last verdict of a table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.quarantine import NothingDecoded, nothing_decoded, quarantined_count
+from upsert_platform.changelog.replays import ACCOUNT_TOPIC
+from upsert_platform.core.masking import Mask
+from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.sync.verify import is_comparable
 
 if TYPE_CHECKING:
     from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.core.destination import DestinationState
+    from upsert_platform.core.source import Source
     from upsert_platform.sync.destination_hop import DestinationHop
 
 
@@ -61,6 +67,67 @@ def _holes(accounts: Sequence[RangeAccount]) -> list[str]:
             found.append(f"{account.topic}-{account.partition}: [{account.start}, ...) follows an end of {ends[place]}")
         ends[place] = account.end
     return found
+
+
+@dataclass(frozen=True)
+class StandingQuarantine:
+    """The quarantine of a changelog as it is now.
+
+    Attributes:
+        table: that is read.
+        waiting: records that were neither replayed nor discarded.
+        records: that were ever read; None where none ever was in quarantine.
+        reached: limits that are declared and reached, as their options.
+        nothing: what is known of a changelog whose records were all quarantined.
+    """
+
+    table: str
+    waiting: int = 0
+    records: int | None = None
+    reached: Sequence[str] = ()
+    nothing: NothingDecoded | None = None
+
+    @property
+    def fails(self) -> bool:
+        """Return whether that is an error, and not a warning."""
+        return bool(self.reached) or self.nothing is not None
+
+    @property
+    def remedy(self) -> str:
+        """Return the commands that show the records, and what can be done with them."""
+        return (
+            f"'upsert-platform quarantine list {self.table}' tells why, 'quarantine replay {self.table}' tries them"
+            f" again, 'quarantine discard {self.table}' gives them up"
+        )
+
+
+def standing_quarantine(source: Source, store: ChangelogStore) -> StandingQuarantine:
+    """Judge the quarantine of a changelog by the limits of its table. No JVM."""
+    name, waiting = source.table.name, quarantined_count(store)
+    if not waiting and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
+        return StandingQuarantine(name)
+    head = store.head()
+    accounts = store.accounts(after=0, upto=head.batch if head else 0)
+    records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)
+    reached = []
+    count, percent = source.quarantine_limits
+    if waiting and count is not None and waiting >= count:
+        reached.append(f"'quarantine.fail-count' = '{count}'")
+    if waiting and percent is not None and waiting * 100 >= percent * records:
+        reached.append(f"'quarantine.fail-percent' = '{percent}'")
+    return StandingQuarantine(name, waiting, records, reached, nothing_decoded(store, Mask.of(source.table)))
+
+
+def quarantine_stop(source: Source, store: ChangelogStore) -> str | None:
+    """Return why nothing is written from a changelog, by its check `quarantine_below` if that blocks; else None."""
+    if not platform_settings(source.table).quarantine_blocking:
+        return None
+    found = standing_quarantine(source, store)
+    if not found.fails:
+        return None
+    if found.nothing is not None:
+        return found.nothing.told(found.table)
+    return f"the quarantine of '{found.table}' has reached {' and '.join(found.reached)}; {found.remedy}"
 
 
 @dataclass(frozen=True)

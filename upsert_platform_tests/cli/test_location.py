@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from upsert_platform.changelog import lake
+from upsert_platform.cli.location import deployed_project
 from upsert_platform.cli.main import main
+from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.declarations.starter import write_starter
 from upsert_platform.graph.job_run import CodeLocation, JobRunError
+from upsert_platform.sync.binding import Binding
+from upsert_platform.sync.endpoints import Endpoints
+from upsert_platform.sync.located import LocatedProject
 
 PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "stall"\n'
 DEFINITIONS = """
@@ -123,3 +129,48 @@ def test_instances_with_lakes_of_their_own_need_one_to_be_named(folder: Path) ->
     assert done.exit_code != 0
     assert "lakes of their own" in done.output
     assert call("validate", "stall/defs/wholesale").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "targets"),
+    [
+        (["plan"], ["open_retail", "open_wholesale"]),
+        (["plan", "--project", "stall/defs/retail"], ["open_retail"]),
+        (["apply", "--yes"], ["open_retail", "open_wholesale"]),
+        (["apply", "--yes", "--project", "stall/defs/retail"], ["open_retail"]),
+    ],
+)
+def test_plans_are_of_the_projects_and_the_lake_of_the_location(
+    words: list[str], targets: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[list[str], str, set[str]]] = []
+
+    def planned(spark: object, binding: Binding, where: lake.Lake, **given: object) -> None:
+        servers = {table.options["tablestore.endpoint"] for table in (item.table for item in binding.targets.values())}
+        seen.append((sorted(binding.targets), where.root, servers))
+        raise UpsertPlatformError("seen")
+
+    monkeypatch.setattr("upsert_platform.proofs.plan.plan_project", planned)
+    monkeypatch.setattr("upsert_platform.cli.session.spark_session", lambda name: nullcontext((None, print)))
+    done = call(*words)
+    assert "seen" in done.output
+    assert seen == [(targets, str(folder / "home"), {"http://127.0.0.1:9"})]
+
+
+def test_what_is_deployed_is_read_with_the_values_of_the_location(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option that names a variable of a resource is no difference, whatever the environment has."""
+    before = folder / "before"
+    declared = (folder / "stall" / "defs" / "retail" / "retail.sql").read_text()
+    first, last = declared.rsplit("WITH (", 1)
+    named = first + "WITH ('table.name' = '${UPSERT_TABLESTORE_INSTANCE}'," + last
+    before.mkdir()
+    (before / "retail.sql").write_text(named)
+    monkeypatch.setenv("UPSERT_TABLESTORE_INSTANCE", "elsewhere")
+    located = LocatedProject(
+        folder / "stall" / "defs" / "retail", None, Endpoints({"tablestore": {"instance": "stall"}})
+    )
+    monkeypatch.setattr("upsert_platform.cli.location.located_projects", lambda project=None: [located])
+    found = deployed_project(before)
+    assert found.tables["open_retail"].options["table.name"] == "stall"

@@ -146,3 +146,30 @@ def test_table_that_was_away_while_deletes_were_dropped_is_refused(stack: Stack)
     with pytest.raises(DestinationError, match="has applied batch 6, but deletes up to batch 7 were removed"):
         hop.check(DestinationPlan(DestinationState(6, "id"), head))
     hop.destination.close()
+
+
+@pytest.mark.parametrize("broken", ["variable", "insert", "file"])
+def test_a_table_whose_declaration_has_errors_keeps_its_tombstones(broken: str, stack: Stack) -> None:
+    """It goes on from what it holds, once it is mended."""
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(30))
+    assert stack.run().success
+    stack.produce(stack.users.second_wave(10))
+    changelog = stack.platform().changelog_hop("users", run="test")
+    before = changelog.store.head()
+    assert before is not None
+    head = changelog.execute(OnDemand(lambda: pytest.fail("few records")), changelog.plan()).head
+    assert before.batch < head.batch
+    file = stack.project / "users.sql"
+    if broken == "variable":
+        stack.declare(warehouse=None, serving=", 'max.columns.count' = '${NOBODY_SETS_THIS}'")
+    elif broken == "insert":
+        file.write_text(file.read_text("utf-8").replace("SELECT * FROM users", "SELECT nothing FROM users"), "utf-8")
+    else:
+        source, serving = file.read_text("utf-8").split("CREATE TABLE users_serving")
+        file.write_text(source, "utf-8")
+        (stack.project / "serving.sql").write_text(f"CREATE TABEL users_serving{serving}", "utf-8")
+    told: list[str] = []
+    found = applied_of(stack.platform(), "users", changelog.store, run="test", warn=told.append)
+    assert found == Applied(0, frozenset({before.batch}), before.batch)
+    assert ["'users_serving' has errors" in line for line in told] == [True]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from upsert_platform import testing
+from upsert_platform.core.destination import Verdict
+from upsert_platform.graph import checks
 
 SQL = """
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -16,7 +21,7 @@ CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH 
   'key.format' = 'json', 'value.format' = 'json');
 CREATE TABLE copies (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',
-  'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}'${AGE});
+  'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}', 'check.plan' = 'error'${AGE});
 CREATE TABLE totals (name STRING, n BIGINT, PRIMARY KEY (name) NOT ENFORCED) WITH (
   'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',
   'tablestore.access.key.id' = '${ID}', 'tablestore.access.key.secret' = '${SECRET}');
@@ -105,6 +110,7 @@ def test_an_asset_whose_age_dagster_counts_is_materialised_in_each_run(aged: tes
     [
         ("equals_source", {"proven_through": "users-0:2"}, "not proven: execute this check alone, or job 'prove'"),
         ("equals_topic", {"equal_rows": 2}, "not judged: execute this check alone, or job 'audit'"),
+        ("unchanged", {"plan": "{}"}, "not planned: execute this check alone, or job 'plan'"),
     ],
 )
 def test_a_check_that_compared_nothing_is_not_green(
@@ -138,3 +144,31 @@ def test_a_check_that_compared_nothing_is_not_green(
             told = "the last result stands, this run compared nothing"
             assert found.description == (told if passed else f"{told}: id=1 is stale")
             assert set(mark) <= set(found.metadata)
+
+
+@pytest.mark.parametrize("differs_beside", [True, False])
+def test_equal_rows_of_a_batch_take_no_difference_back_that_was_found_meanwhile(
+    shop: testing.ProjectUnderTest, monkeypatch: pytest.MonkeyPatch, *, differs_beside: bool
+) -> None:
+    """A look at all rows ends while the check of a sync looks at those of its batch."""
+    compare = checks.check_batch
+
+    def meanwhile(spark: Any, hop: Any, *, after: int, upto: int) -> Any:
+        found = compare(spark, hop, after=after, upto=upto)
+        state = hop.destination.state()
+        if differs_beside and hop.destination.name == "copies":
+            told = Verdict(1, passed=False, complete=True, at=datetime.now(UTC), detail="missing 1, extra 0, stale 0")
+            ids = {"changelog_id": state.changelog_id, "table_id": state.table_id}
+            hop.destination.record_verdict(replace(told, **ids))
+        return found
+
+    monkeypatch.setattr(checks, "check_batch", meanwhile)
+    shop.send("users", [{"id": 3, "name": "c"}])
+    done = shop.sync(raise_on_error=not differs_beside)
+    assert done.checks["tables/copies:last_value_per_key"] is not differs_beside
+    assert done.checks["tables/totals:last_value_per_key"]
+    hop = shop.platform.destination_hop("copies", run="test")
+    verdict = hop.plan().state.verdict
+    hop.destination.close()
+    assert verdict is not None
+    assert (verdict.passed, verdict.batch) == ((False, 1) if differs_beside else (True, 2))

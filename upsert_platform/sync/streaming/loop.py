@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.freshness import Judgement
 from upsert_platform.sync.on_demand import OnDemand, stream_local_rows
+from upsert_platform.sync.standing import quarantine_stop
 from upsert_platform.sync.streaming.freshness import judgements
 from upsert_platform.sync.streaming.measures import Numbers
 from upsert_platform.sync.streaming.steps import ChangelogStep, DestinationStep, QueryStep, Step
@@ -29,6 +30,8 @@ from upsert_platform.sync.streaming.worker import Worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from upsert_platform.core.source import Source
 
 _POLLS_PER_DELAY: Final = 3
 """How often topics are looked at in the time that a record may take."""
@@ -202,6 +205,7 @@ class StreamLoop:
 
     def _destination(self, binding: Binding, name: str) -> DestinationStep:
         target = binding.targets[name]
+        sources = [binding.sources[read] for read in target.insert.tables]
 
         def make() -> DestinationHop:
             refused = RefusedStore(self._lake.refused(name))
@@ -215,6 +219,7 @@ class StreamLoop:
             run=self.run,
             check_seconds=self._settings.check_seconds,
             paused=watched(self._lake, name),
+            stopped=partial(_stopped, sources, self._lake),
             tell=self._tell,
         )
 
@@ -222,3 +227,9 @@ class StreamLoop:
 def _place(worker: Worker) -> Place:
     measures = worker.step.measures
     return measures.read().kind, measures.name
+
+
+def _stopped(sources: Sequence[Source], lake: Lake) -> str | None:
+    """Return why nothing is written from changelogs: a check that blocks, which a sync evaluates before its tables."""
+    told = (quarantine_stop(source, changelog_of(source, lake)) for source in sources)
+    return next((text for text in told if text is not None), None)

@@ -21,6 +21,7 @@ from upsert_platform.changelog.upkeep import applied_before, note_applied
 from upsert_platform.core.capabilities import PacesCommits
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.comparison import keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.leased import LEASE
 from upsert_platform.sync.on_demand import OnDemand
@@ -173,6 +174,7 @@ class DestinationStep(Step):
         make: opens the hop; the step closes its destination.
         check_seconds: how long after a check the newest batches are looked at again.
         paused: tells whether the table is paused, turn for turn; its lease is given back then.
+        stopped: tells why nothing is written from the changelogs, as they are now.
         tell: is given a line when the table has to be written from its beginning again.
     """
 
@@ -185,6 +187,7 @@ class DestinationStep(Step):
         run: str,
         check_seconds: float,
         paused: Callable[[], Pause | None] = lambda: None,
+        stopped: Callable[[], str | None] = lambda: None,
         tell: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.measures = Measures(name, "table")
@@ -193,6 +196,7 @@ class DestinationStep(Step):
         self._run = run
         self._check_seconds = check_seconds
         self._paused = paused
+        self._stopped = stopped
         self._tell = tell
         self._checked_at = time.monotonic()
         self._looked_upto = 0
@@ -215,6 +219,10 @@ class DestinationStep(Step):
         if behind <= 0 or (not drains and self._comes_too_soon(hop)):
             if not drains:
                 self._check_when_due(hop)
+            return False
+        stop = self._stopped()
+        self.warnings = () if stop is None else (f"nothing is written, {stop}",)
+        if stop is not None:
             return False
         notes = time.monotonic() - held.noted_at >= _NOTE_SECONDS
         hop.notes = notes
@@ -294,10 +302,9 @@ class DestinationStep(Step):
         if after is None:
             return  # nothing new, or batches so large that the next small one is waited for
         found = check_batch(self._spark, hop, after=after, upto=state.applied_batch)
-        if after <= checked or not found.passed:
-            hop.destination.record_verdict(found.verdict(state))
+        stood = (after <= checked or not found.passed) and not keep_verdict(hop, found, state)
         self._looked_upto = state.applied_batch
-        self.measures.set(passed=found.passed, compared=found.compared)
+        self.measures.set(passed=found.passed and not stood, compared=found.compared)
         self.measures.add(checks=1)
         self._checked_at = time.monotonic()
 
