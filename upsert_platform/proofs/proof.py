@@ -23,7 +23,6 @@ from upsert_platform.core.capabilities import (
     ExpiresPartitions,
     ExpiresRows,
     FindsDuplicates,
-    StoresOtherValues,
 )
 from upsert_platform.core.destination import STATUS, Destination
 from upsert_platform.core.errors import ChangelogError, DestinationError
@@ -36,7 +35,15 @@ from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import check_position
 from upsert_platform.sync.reconcile import is_unnamed
-from upsert_platform.sync.verify import CHANGE, NO_DIFFERENCE, as_held, judged_by_buckets, judged_rows, summed
+from upsert_platform.sync.verify import (
+    CHANGE,
+    NO_DIFFERENCE,
+    as_held,
+    judged_by_buckets,
+    judged_rows,
+    stored_key,
+    summed,
+)
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 if TYPE_CHECKING:
@@ -365,7 +372,7 @@ class Judging:
             among: only rows with these keys are expected, named as in `judged_rows`.
         """
         changes = as_held(self._hop.destination, self._hop.changes_with_failures(self._spark, after=0, upto=upto))
-        named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
+        named = changes.withColumns(dict(zip(self._keys, stored_key(self._hop.destination), strict=True)))
         changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
         return judged_rows(self._hop, changes, rows, keeps_change=True)
 
@@ -387,17 +394,8 @@ class Judging:
         if head == self._batch:
             return None
         changes = self._hop.changes(self._spark, after=self._batch, upto=head)
-        return changes.select(*[value.alias(name) for name, value in zip(self._keys, self._stored_key(), strict=True)])
-
-    def _stored_key(self) -> list[SparkColumn]:
-        """Return the key columns of a change frame with the values that the destination gives back."""
-        from pyspark.sql import functions as F
-
-        destination = self._hop.destination
-        key = [(name, F.col(quote_name(name))) for name in destination.primary_key]
-        if isinstance(destination, StoresOtherValues):
-            return [destination.stored_value(name, value) for name, value in key]
-        return [value for _, value in key]
+        key = zip(self._keys, stored_key(self._hop.destination), strict=True)
+        return changes.select(*[value.alias(name) for name, value in key])
 
 
 def _differs() -> SparkColumn:

@@ -227,16 +227,23 @@ def judged_by_buckets(
     differing, equal = equal_buckets(left, right)
     if len(differing) > _MOST_BUCKETS:  # to name them costs more than to join what is equal in the others
         return JudgedRows(judged_rows(hop, changes, actual, keeps_change=keeps_change), NO_ROWS)
-    wanted = [_column(name) if stored is None else stored.stored_value(name, _column(name)) for name in key]
     return JudgedRows(
         judged_rows(
             hop,
-            changes.where(bucket_of(wanted).isin(*differing)),
+            changes.where(bucket_of(stored_key(hop.destination)).isin(*differing)),
             actual.where(bucket_of([_column(name) for name in key]).isin(*differing)),
             keeps_change=keeps_change,
         ),
         equal,
     )
+
+
+def stored_key(destination: Destination) -> list[SparkColumn]:
+    """Return the key columns of a change frame with the values that the destination gives back, as its rows have them."""
+    key = [(name, _column(name)) for name in destination.primary_key]
+    if isinstance(destination, StoresOtherValues):
+        return [destination.stored_value(name, value) for name, value in key]
+    return [value for _, value in key]
 
 
 def _other_columns(hop: DestinationHop) -> dict[str, Column]:
@@ -317,13 +324,9 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
     if head is None or head.batch <= after:
         return judged
     changes = hop.changes(judged.sparkSession, after=after, upto=head.batch)
-    destination, key = hop.destination, hop.destination.primary_key
-    values = [
-        destination.stored_value(name, _column(name)) if isinstance(destination, StoresOtherValues) else _column(name)
-        for name in key
-    ]
+    values = stored_key(hop.destination)
     moving = changes.select(*[value.alias(f"k{index}") for index, value in enumerate(values)])
-    return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
+    return join_by_key(judged, moving, [f"k{index}" for index in range(len(values))], "left_anti")
 
 
 def summed(
