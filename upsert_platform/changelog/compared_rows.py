@@ -199,7 +199,9 @@ def _same(one: pa.Array, other: pa.Array, *, among: _Mask | None = None) -> _Mas
         asked = np.arange(len(one)) if among is None else np.flatnonzero(among)
         both = zip(*(comparable_values(side.take(pa.array(asked))) for side in (one, other)), strict=True)
         found = np.zeros(len(one), bool)
-        found[asked] = [_same_value(value, another) for value, another in both]
+        found[asked] = [
+            value == another or _plain(value, one.type) == _plain(another, other.type) for value, another in both
+        ]
         return found
     nulls = pc.and_(one.is_null(), other.is_null())
     same = pc.or_(pc.fill_null(pc.equal(one, other), False), nulls)
@@ -208,14 +210,19 @@ def _same(one: pa.Array, other: pa.Array, *, among: _Mask | None = None) -> _Mas
     return _as_mask(same)
 
 
-def _same_value(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or (math.isnan(one) and math.isnan(other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(_same_value(one[name], other[name]) for name in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_same_value, one, other))
-    return bool(one == other)
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a value in a form that is equal for equal values: NaN is NaN, and entries of a map have no order."""
+    if value is None:
+        return None
+    if pa.types.is_floating(kind):
+        return "NaN" if math.isnan(value) else value
+    if pa.types.is_map(kind):
+        return frozenset((_plain(key, kind.key_type), _plain(item, kind.item_type)) for key, item in value)
+    if pa.types.is_struct(kind):
+        return tuple(_plain(value[field.name], field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return tuple(_plain(item, kind.value_type) for item in value)
+    return value
 
 
 def side_of(rows: pa.Table, key: Sequence[str], columns: Sequence[str], letter: str) -> pa.Table:

@@ -24,6 +24,7 @@ _TOLD = (
     ("twice", "there more than once"),
     ("refused", "refused by the table's system (see 'quarantine list')"),
     ("open_keys", "not judged: their last record is beyond the referee"),
+    ("moving", "not judged: batches that were not applied when the audit began change them"),
     ("unknown", "not judged: the topic lost its oldest records, or has keys beyond the referee"),
 )
 

@@ -149,6 +149,9 @@ def _prove_database(
             click.echo(
                 f"  {row['status']} in the {row['in']}: {printable(row['key']).plain}{printable(difference).plain}"
             )
+        _print_refused(proof.table, proof.refused)
+        if proof.expired:
+            click.echo(f"  {counted(proof.expired, 'row')} not there, so old that the table may have let them expire")
     if not proof.equal:
         sys.exit(DIFFERS)
 
@@ -165,6 +168,8 @@ def told_database_proof(proof: DatabaseProof) -> dict[str, Any]:
         "missing": proof.missing,
         "extra": proof.extra,
         "stale": proof.stale,
+        "refused": proof.refused,
+        "expired": proof.expired,
         "chunks": proof.changelog.chunks,
         "fetched_chunks": proof.changelog.fetched,
         "seconds": round(proof.seconds, 1),
@@ -238,7 +243,11 @@ def print_proof(proof: Proof) -> None:
             f"  {counted(proof.unknown, 'row')} not judged: no record names the key, and the topic is not read from its"
             f" first record or has let go of some{f' ({keys})' if keys else ''}"
         )
-    if found.refused:
-        click.echo(f"  {counted(found.refused, 'row')} refused by the table; see 'quarantine list {proof.table}'")
+    _print_refused(proof.table, found.refused)
     if proof.quarantined:
         click.echo(f"  {counted(proof.quarantined, 'record')} not compared: undecodable")
+
+
+def _print_refused(table: str, count: int) -> None:
+    if count:
+        click.echo(f"  {counted(count, 'row')} refused by the table; see 'quarantine list {table}'")

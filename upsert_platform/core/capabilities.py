@@ -249,6 +249,17 @@ class Resets(ABC):
         """
 
 
+class AddsColumns(ABC):
+    """A destination whose writes add declared columns that its table lacks, where its options say so."""
+
+    @abstractmethod
+    def show_added(self) -> None:
+        """From here on, read the table as the next write makes it: columns that it adds are there, and null.
+
+        Nothing is changed in the table. Such a destination is not written.
+        """
+
+
 class FindsDuplicates(ABC):
     """A destination that can hold several rows of a key, of which `Destination.read` gives one."""
 

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from upsert_platform.core.errors import SourceLocation
 from upsert_platform.core.plan import Query
+from upsert_platform.core.redaction import REDACTED, is_secret_name, redact
 from upsert_platform.core.types import LogicalType
 
 _SECRET_WORDS = (
     "password", "secret", "jaas", "token", "access.key", "access-key", "accesskey", "access.id", "key.pem", "user-info",
-    "user.info",
+    "user.info", "oauthbearer.config",
 )  # fmt: skip
+SQL_OPTION: Final = re.compile(r"'([^'\n]+)'(\s*=\s*)'((?:[^']|'')*)'")
+"""An option in Flink SQL, of WITH or of a hint: name, equals sign, value."""
 
 
 def is_secret_option(name: str) -> bool:
     """Return whether the value of an option must never be shown."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET_WORDS) or lowered.endswith((".keystore.key", "ssl.key"))
+
+
+def shown_option(name: str, value: str) -> str:
+    """Return the value of an option as it may be shown: no secret, and no login in an address."""
+    return REDACTED if is_secret_option(name) or is_secret_name(name) else redact(value)
+
+
+def shown_statement(sql: str) -> str:
+    """Return a statement of Flink SQL as it may be shown, with the options of its hints."""
+    return SQL_OPTION.sub(lambda match: f"'{match[1]}'{match[2]}'{shown_option(match[1], match[3])}'", redact(sql))
 
 
 def asset_part(name: str) -> str:

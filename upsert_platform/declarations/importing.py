@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from upsert_platform.core.errors import DeclarationError, Problem, SourceLocation
-from upsert_platform.core.model import is_secret_option
+from upsert_platform.core.model import SQL_OPTION, is_secret_option
 from upsert_platform.declarations.connect import is_connect
 from upsert_platform.declarations.declared_yaml import is_declaration
 from upsert_platform.declarations.local_tables import LocalOptions, on_local_servers
@@ -27,8 +27,7 @@ SQL: Final = "Flink SQL"
 CONNECT: Final = "Kafka Connect configuration"
 PIPELINE: Final = "ingestion pipeline"
 DECLARED: Final = "declared tables"
-_SQL_OPTION: Final = re.compile(r"'([^'\n]+)'(\s*=\s*)'((?:[^']|'')*)'")
-_SQL_PART: Final = re.compile(rf"(--[^\n]*|/\*.*?\*/)|{_SQL_OPTION.pattern}|'(?:[^']|'')*'", re.DOTALL)
+_SQL_PART: Final = re.compile(rf"(--[^\n]*|/\*.*?\*/)|{SQL_OPTION.pattern}|'(?:[^']|'')*'", re.DOTALL)
 """A comment, an option with its value, or another text."""
 _PROVIDED: Final = re.compile(r"\$\{\w+:[^}]*\}")
 """What Kafka Connect's configuration providers replace: ``${file:/etc/keys.properties:secret}``."""
@@ -215,7 +214,7 @@ _Move = Callable[[str, str, int], "str | None"]
 def _sql(text: str, move: _Move) -> str:
     def replaced(match: re.Match[str]) -> str:
         if match[1] is not None:
-            return _SQL_OPTION.sub(_blanked, match[1])
+            return SQL_OPTION.sub(_blanked, match[1])
         variable = None
         if match[2] is not None:
             variable = move(match[2], match[4].replace("''", "'"), text.count("\n", 0, match.start()) + 1)

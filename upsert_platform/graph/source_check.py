@@ -168,6 +168,8 @@ def _proven_by_database(target: Table, proof: DatabaseProof, names: AssetKeys) -
         "missing": proof.missing,
         "extra": proof.extra,
         "stale": proof.stale,
+        "refused": proof.refused,
+        "expired": proof.expired,
         "fetched_chunks": proof.changelog.fetched,
         "seconds": round(proof.seconds, 3),
         "new": True,

@@ -88,7 +88,7 @@ def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.As
             "stale": verdict.stale,
             "twice": verdict.twice,
             "refused": verdict.refused,
-            "not_judged": verdict.open_keys + verdict.unknown,
+            "not_judged": verdict.open_keys + verdict.unknown + verdict.moving,
             "new": True,
         },
         description=None if verdict.equal else f"{shown}; {remedy}",

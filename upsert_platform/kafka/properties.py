@@ -183,7 +183,7 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
     group = native.get("group.id", "").strip() or None
 
     def chosen(names: frozenset[str]) -> dict[str, str | SecretStr]:
-        return {name: _secret(value) if _is_secret(name) else value for name, value in native.items() if name in names}
+        return {name: _secret(value) if is_secret_option(name) else value for name, value in native.items() if name in names}
 
     client = ClientProperties(
         common=chosen(COMMON),
@@ -203,10 +203,6 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
 def _secret(value: str) -> SecretStr:
     remember_secret(value)
     return SecretStr(value)
-
-
-def _is_secret(name: str) -> bool:
-    return is_secret_option(name) or name in ("ssl.key.pem", "sasl.oauthbearer.config")
 
 
 def _translate_values(properties: Mapping[str, str], native: dict[str, str], problems: list[PropertyProblem]) -> None:

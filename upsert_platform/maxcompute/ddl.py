@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.maxcompute.choices import SchemaChange, WriteApi
-from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableState
+from upsert_platform.maxcompute.client import PARTIAL_UPDATES, Client, TableColumn, TableState
 from upsert_platform.maxcompute.compaction import CUTS_CHANGES
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.names import quote, sql_text
@@ -238,6 +239,20 @@ def evolve_statements(table: MaxComputeTable, actual: TableState) -> list[str]:
             shown = quote(column.name)
             statements.append(f"ALTER TABLE {table.target.sql} CHANGE COLUMN {shown} {shown} {kind}{comment}")
     return statements
+
+
+def with_added(table: MaxComputeTable, actual: TableState) -> TableState:
+    """Return a table with the columns that the next write adds, where ``schema.change.behavior`` says so."""
+    if table.settings.schema_change is not SchemaChange.EVOLVE:
+        return actual
+    present = {column.name for column in actual.columns}
+    key = {name.lower() for name in table.primary_key} | set(actual.primary_key)
+    added = [
+        TableColumn(column.name.lower(), kind, nullable=True)
+        for column, kind in table.data_columns
+        if column.name.lower() not in present | key
+    ]
+    return replace(actual, columns=(*actual.columns, *added))
 
 
 def _evolve(client: Client, table: MaxComputeTable, actual: TableState) -> TableState:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from upsert_platform.core.capabilities import (
+    AddsColumns,
     ComparesSchema,
     ExpiresPartitions,
     KeepsOlderRows,
@@ -52,6 +53,7 @@ from upsert_platform.maxcompute.ddl import (
     schema_difference,
     truncate_statements,
     unprepared_table,
+    with_added,
 )
 from upsert_platform.maxcompute.kept_version import kept_version
 from upsert_platform.maxcompute.lease import ControlLease
@@ -83,6 +85,7 @@ class MaxComputeDestination(
     PacesCommits,
     ComparesSchema,
     ExpiresPartitions,
+    AddsColumns,
     Resets,
 ):
     """Implements `upsert_platform.core.destination.Destination` for a declared MaxCompute table."""
@@ -106,6 +109,8 @@ class MaxComputeDestination(
         self._control = self._clients.control(label=self.uri)
         self._held: ControlLease | None = None
         self._state: TableState | None = None
+        self._shows_added = False
+        self._added: frozenset[str] = frozenset()
 
     def close(self) -> None:
         """Releases clients. Idempotent."""
@@ -291,7 +296,12 @@ class MaxComputeDestination(
         """
         from upsert_platform.maxcompute.read_back import read_table
 
-        return read_table(spark, self._clients.reading(self._actual()), keys=keys)
+        actual = self._actual()
+        return read_table(spark, self._clients.reading(actual), keys=keys, absent=self._added)
+
+    def show_added(self) -> None:
+        """From here on, read the table with the columns that the next write adds, which are null."""
+        self._shows_added, self._state = True, None
 
     def folded_key(self) -> tuple[str, ...]:
         """Primary key columns of which several values are stored as one: several keys may be one row."""
@@ -303,7 +313,7 @@ class MaxComputeDestination(
 
     def writes_in_task(self) -> bool:
         """Tables that are kept equal to the last value per key, without partitions or CHAR columns."""
-        return self.table.upserts and stores_as_given(self.table, self._actual())
+        return self.table.upserts and stores_as_given(self.table, self._actual()) and not self._added
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys that are named to the service."""
@@ -423,6 +433,9 @@ class MaxComputeDestination(
                 explain(error, self._client.connection, f"reading {self._what}")
             if actual is None:
                 raise DestinationError(f"{self._what} does not exist in MaxCompute")
+            if self._shows_added:
+                present, actual = actual, with_added(self.table, actual)
+                self._added = frozenset(column.name for column in actual.columns[len(present.columns) :])
             differences = compare(self.table, actual)
             if differences:
                 raise DestinationError(f"{self._what} does not fit its declaration: {'; '.join(differences)}")

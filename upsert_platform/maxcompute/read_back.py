@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from upsert_platform.core.capabilities import MOST_TOLD_KEYS, RowsByShare, Shares
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type, spark_type
 from upsert_platform.maxcompute.client import Client, QueryResult, TableState
 from upsert_platform.maxcompute.connection import ServiceError, explain
 from upsert_platform.maxcompute.maxstorage import SPLIT_BYTES, MaxStorage, ReadSession
@@ -46,14 +47,32 @@ class Reading:
     storage: MaxStorage | None
 
 
-def read_table(spark: SparkSession, reading: Reading, *, keys: DataFrame | None = None) -> DataFrame:
+def read_table(
+    spark: SparkSession, reading: Reading, *, keys: DataFrame | None = None, absent: Collection[str] = ()
+) -> DataFrame:
     """Rows in declared columns and types.
+
+    Args:
+        absent: lower-case names of columns that the table does not have yet; they are null.
 
     Raises:
         DestinationError: the service refuses.
         EndpointError: no answer.
     """
-    return _read(spark, declared_columns(reading.table, reading.actual), reading, keys)
+    columns = declared_columns(reading.table, reading.actual)
+    rows = _read(spark, [column for column in columns if column.source not in absent], reading, keys)
+    if not absent:
+        return rows
+    from pyspark.sql import functions as F
+
+    return rows.select(
+        *[
+            F.lit(None).cast(spark_type(column.declared)).alias(column.name)
+            if column.source in absent
+            else F.col(quote(column.name))
+            for column in columns
+        ]
+    )
 
 
 def rows_by_share(reading: Reading, *, rows: int) -> RowsByShare | None:

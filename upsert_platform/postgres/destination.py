@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.capabilities import ComparesSchema, HoldsLess
+from upsert_platform.core.capabilities import AddsColumns, ComparesSchema, HoldsLess
 from upsert_platform.core.destination import (
     BatchSpan,
     DestinationState,
@@ -42,7 +42,7 @@ _AGAIN: Final = ("SQLSTATE 40001", "SQLSTATE 40P01")
 """A serialization failure, a deadlock."""
 
 
-class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
+class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     kind = "postgres"
@@ -58,6 +58,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
         self._settings, self._place = table.settings, str(table.place)
         self._session = Session(table.settings)
         self._control = ControlTable(self._session, table)
+        self._absent: frozenset[str] = frozenset()
 
     def close(self) -> None:
         """Ends the connection. Idempotent."""
@@ -71,6 +72,11 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
             EndpointError: not reachable, or credentials refused.
         """
         self.__dict__["_found"] = prepare_table(self._session, self.table)
+
+    def show_added(self) -> None:
+        """From here on, read the table with the columns that ``auto.create`` adds with the next write: they are null."""
+        if self._settings.auto_create and self._found.columns:
+            self._absent = frozenset(self.table.names) - self._found.columns.keys() - {*self.primary_key}
 
     def schema_difference(self) -> str | None:
         """Return the difference between columns and keys and the declared ones; undeclared columns are allowed."""
@@ -196,13 +202,14 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema):
         """Rows of keys, by a join with them in the server."""
         from upsert_platform.postgres.reader import KeyRows
 
-        return KeyRows(self.table, self._found.columns)
+        return KeyRows(self.table, self._found.columns, self._absent)
 
     def _all_rows(self, spark: SparkSession) -> DataFrame:
         """Rows by ranges of pages."""
         from upsert_platform.postgres.reader import RANGES_DDL, RangeRows, page_ranges
 
-        return self._rows_of_ranges(spark, page_ranges(self._session, self.table), RANGES_DDL, RangeRows(self.table))
+        ranges = page_ranges(self._session, self.table)
+        return self._rows_of_ranges(spark, ranges, RANGES_DDL, RangeRows(self.table, absent=self._absent))
 
     def holder(self) -> HeldRows | None:
         """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""

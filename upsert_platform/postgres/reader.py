@@ -6,7 +6,7 @@ Runs in Spark workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +22,7 @@ from upsert_platform.postgres.encode import given_rows
 from upsert_platform.postgres.names import literal, quote
 from upsert_platform.postgres.schema import prepare_table
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, cast_of, changes_values
+from upsert_platform.postgres.types import Found, cast_of, changes_values, created_type
 from upsert_platform.writing.blocks import halves
 
 Batches = Iterator[pa.RecordBatch]
@@ -60,8 +60,11 @@ def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of(table.types))
 
 
-def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
-    own = {name: f"t.{quote(name)}" for name in table.names}
+def _selected(table: PostgresTable, rest: str, *, snapshot: str = "", absent: Collection[str] = ()) -> Batches:
+    own = {
+        name: f"NULL::{created_type(table.types[name])}" if name in absent else f"t.{quote(name)}"
+        for name in table.names
+    }
     with connected(table.settings) as connection, connection.transaction():
         if snapshot:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -71,10 +74,15 @@ def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches
 
 @dataclass(frozen=True)
 class RangeRows:
-    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported."""
+    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported.
+
+    Attributes:
+        absent: columns that the table does not have yet; they are null.
+    """
 
     table: PostgresTable
     snapshot: str = ""
+    absent: frozenset[str] = frozenset()
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
@@ -82,15 +90,20 @@ class RangeRows:
                 first, last = bounds["first"], bounds["last"]
                 clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
                 where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-                yield from _selected(self.table, where, snapshot=self.snapshot)
+                yield from _selected(self.table, where, snapshot=self.snapshot, absent=self.absent)
 
 
 @dataclass(frozen=True)
 class KeyRows:
-    """A function for ``mapInArrow`` from keys to the rows that have them; `found`: types as the server has them."""
+    """A function for ``mapInArrow`` from keys to the rows that have them; `found`: types as the server has them.
+
+    Attributes:
+        absent: as in `RangeRows`.
+    """
 
     table: PostgresTable
     found: Mapping[str, Found]
+    absent: frozenset[str] = frozenset()
 
     def __call__(self, batches: Batches) -> Batches:
         table = self.table
@@ -106,7 +119,7 @@ class KeyRows:
         table = self.table
         given = given_rows({name: keys.column(name) for name in table.primary_key}, table.types)
         try:
-            found = list(_selected(table, f" JOIN {given} ON {same}"))
+            found = list(_selected(table, f" JOIN {given} ON {same}", absent=self.absent))
         except (DestinationError, ValueError) as error:
             if isinstance(error, DestinationError) and not _IS_NO_VALUE.search(str(error)):
                 raise
@@ -132,8 +145,12 @@ class PostgresKeyReader(KeyReader):
 
 
 def changed_columns(table: PostgresTable, found: Mapping[str, Found]) -> dict[str, LogicalType]:
-    """Columns whose values the server may give back in another form than they were written."""
-    return {name: logical for name, logical in table.types.items() if changes_values(logical, found[name])}
+    """Columns that are there, whose values the server may give back in another form than they were written."""
+    return {
+        name: logical
+        for name, logical in table.types.items()
+        if name in found and changes_values(logical, found[name])
+    }
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,14 @@ from upsert_platform.proofs.inputs import tables_of
 from upsert_platform.proofs.proof import Proof, duplicates_of, prove
 from upsert_platform.proofs.shadow import read_topics
 from upsert_platform.sync.binding import Binding, Target, changelog_of
-from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
+from upsert_platform.sync.comparison import SHOWN_ROWS
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.reconcile import Reconciliation, check_adoptable, reconcile
+from upsert_platform.sync.verify import summed
+from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _NAMED_KEYS: Final = 5
 
@@ -95,9 +97,18 @@ def adopt(
     if proof.unknown and not delete_unknown and fresh:
         raise _unknown_rows(target.table.name, proof.unknown, proof.unknown_keys)
 
-    def check_unnamed(found: Comparison) -> None:
+    def check_unnamed(hop: DestinationHop, rows: DataFrame) -> None:
         # A changelog that is there may lack records that the proof has read, of rows that are right.
-        if not delete_unknown and (found.extra > proof.strays or (found.extra and proof.unknown)):
+        if delete_unknown:
+            return
+        if proof.strays is not None:
+            rows = join_by_key(rows, proof.strays, proof.strays.columns, "left_anti")
+        rows = rows.persist()
+        try:
+            found = summed(hop, rows, batch=0, complete=False)
+        finally:
+            rows.unpersist()
+        if found.extra:
             keys = tuple(row["key"] for row in found.sample)
             late = "" if proof.unknown else next(iter(tables_of(target, binding)), "")
             raise _unknown_rows(target.table.name, found.extra, keys, late=late)

@@ -128,8 +128,18 @@ class DatabaseProof:
         return self.changelog.stale + self.destination.stale
 
     @property
+    def refused(self) -> int:
+        """Rows that the destination refused, whose rows in it are not judged."""
+        return self.destination.refused
+
+    @property
+    def expired(self) -> int:
+        """Rows that the destination lacks, and may have let go of since they are too old."""
+        return self.destination.expired
+
+    @property
     def equal(self) -> bool:
-        """Return whether nothing differs."""
+        """Return whether nothing differs; refused and expired rows are not judged."""
         return not (self.missing or self.extra or self.stale)
 
     @property

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from upsert_platform.core.masking import MASKED
-from upsert_platform.core.model import Insert, Project, Table
-from upsert_platform.core.redaction import is_secret_name
+from upsert_platform.core.model import Insert, Project, Table, shown_option, shown_statement
 from upsert_platform.proofs.inputs import queries_of
 from upsert_platform.sync.binding import Binding, QuerySource, Target
 
@@ -37,7 +35,7 @@ def declared_changes(deployed: Project, binding: Binding, target: Target) -> Ite
     before = [insert for insert in deployed.inserts if insert.target == name]
     now = [insert for insert in project.inserts if insert.target == name]
     if before and list(map(meaning, before)) != list(map(meaning, now)):
-        yield f"INSERT INTO {name}: {' '.join(now[0].sql.split()) if now else 'is gone'}"
+        yield f"INSERT INTO {name}: {shown_statement(' '.join(now[0].sql.split())) if now else 'is gone'}"
 
 
 def meaning(insert: Insert) -> tuple[Any, ...]:
@@ -83,8 +81,7 @@ def _options(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
         one, other = before.get(name), now.get(name)
         if one == other:
             continue
-        hidden = is_secret_name(name)
-        old, new = (MASKED if hidden and value is not None else value for value in (one, other))
+        old, new = (None if value is None else shown_option(name, value) for value in (one, other))
         yield f"option '{name}' is {_quoted(new)}, and was {_quoted(old)}"
 
 

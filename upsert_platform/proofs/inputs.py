@@ -206,7 +206,9 @@ class ProofInputs:
             plan = hop.plan()
             backlog = plan.backlog
             if ends is not None:
-                cut = (replace(item, end=min(item.end, ends[name][item.topic, item.partition])) for item in backlog)
+                # A partition that no end is stated of came up later: all of it lies behind the stated end.
+                stated = (ends[name].get((item.topic, item.partition), item.start) for item in backlog)
+                cut = (replace(item, end=min(item.end, end)) for item, end in zip(backlog, stated, strict=True))
                 backlog = tuple(item for item in cut if item.start < item.end)
             reached = {(item.topic, item.partition): item.end for item in backlog}
             self._note(plan.topics, reached)

@@ -20,6 +20,7 @@ from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.capabilities import AddsColumns
 from upsert_platform.core.destination import STATUS, Destination, DestinationState
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
@@ -38,10 +39,19 @@ from upsert_platform.sync.binding import Binding, QuerySource, Target, changelog
 from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_sums import bucket_of
-from upsert_platform.sync.verify import NO_ROWS, as_held, is_comparable, judged_by_buckets, judged_rows, summed
+from upsert_platform.sync.verify import (
+    NO_ROWS,
+    as_held,
+    is_comparable,
+    judged_by_buckets,
+    judged_rows,
+    stored_key,
+    summed,
+)
 from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
     from upsert_platform.changelog.store import ChangelogStore
@@ -249,6 +259,8 @@ class _Planning:
         refusals: tuple[type[Exception], ...] = (UpsertPlatformError, *job_failures())
         try:
             with closing(target.open()) as destination:
+                if isinstance(destination, AddsColumns):
+                    destination.show_added()
                 return self._compared(target, destination, destination.state())
         except refusals as raised:
             # Tasks that read a table raise their errors through Spark.
@@ -389,10 +401,14 @@ class _Planning:
 
     def _rows(self, hop: DestinationHop, upto: int, one_in: int) -> tuple[Comparison, dict[str, int]]:
         """Return the rows that differ from those of the table, and the number of rows in which each column does."""
+        from pyspark.sql import functions as F
+
         changes, actual = self._changes(hop, upto), hop.destination.read(self._spark)
         if self._estimate:
-            key = hop.destination.primary_key
-            changes, actual = (_sampled(frame, key, one_in) for frame in (changes, actual))
+            key = [F.col(quote_name(name)) for name in hop.destination.primary_key]
+            # Of both sides the same keys: a table may hold a key in another form.
+            changes = _sampled(changes, stored_key(hop.destination), one_in)
+            actual = _sampled(actual, key, one_in)
         return self._judged(hop, changes, actual, upto, one_in)
 
     def _rows_by_lake(
@@ -431,10 +447,8 @@ def _share_of(rows: int) -> int:
     return one_in
 
 
-def _sampled(frame: DataFrame, key: Sequence[str], one_in: int) -> DataFrame:
-    from pyspark.sql import functions as F
-
-    return frame.where(bucket_of([F.col(quote_name(name)) for name in key]) % one_in == 0)
+def _sampled(frame: DataFrame, key: Sequence[SparkColumn], one_in: int) -> DataFrame:
+    return frame.where(bucket_of(key) % one_in == 0)
 
 
 def _basis(table: str, one_in: int, *, by_lake: bool) -> str:

@@ -23,7 +23,6 @@ from upsert_platform.core.capabilities import (
     ExpiresPartitions,
     ExpiresRows,
     FindsDuplicates,
-    StoresOtherValues,
 )
 from upsert_platform.core.destination import STATUS, Destination
 from upsert_platform.core.errors import ChangelogError, DestinationError
@@ -36,7 +35,15 @@ from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.position import check_position
 from upsert_platform.sync.reconcile import is_unnamed
-from upsert_platform.sync.verify import CHANGE, NO_DIFFERENCE, as_held, judged_by_buckets, judged_rows, summed
+from upsert_platform.sync.verify import (
+    CHANGE,
+    NO_DIFFERENCE,
+    as_held,
+    judged_by_buckets,
+    judged_rows,
+    stored_key,
+    summed,
+)
 from upsert_platform.writing.same_key import join_by_key, without_null_keys
 
 if TYPE_CHECKING:
@@ -62,7 +69,8 @@ class Proof:
         moving: keys that differ, and that the topic has changed since the stated end; `moving_keys` names some.
         unknown: rows whose key no record names, of a topic that has let go of records: nobody can tell whether they
             belong there; `unknown_keys` names some.
-        strays: rows among those found to be extra whose key no record names, of topics that have all of their records.
+        strays: keys, as `verify.judged_rows` names them, of rows among those found to be extra whose key no record
+            names, of topics that have all of their records; None if there are none.
         duplicates: keys that the table holds more than once; `duplicate_keys` names some.
         quarantined: records that could not be decoded.
         looks: how often rows were looked at.
@@ -78,7 +86,7 @@ class Proof:
     moving_keys: tuple[str, ...] = ()
     unknown: int = 0
     unknown_keys: tuple[str, ...] = ()
-    strays: int = 0
+    strays: DataFrame | None = field(default=None, compare=False, repr=False)
     duplicates: int = 0
     duplicate_keys: tuple[str, ...] = ()
     quarantined: int = 0
@@ -132,7 +140,9 @@ def prove(
         at: where the topics end; the offsets that the platform has applied to the table if left out, or, of a table
             that somebody else writes, the latest ones.
         settle: seconds that the writer of the table has to write what the topic holds.
-        strict: nobody writes the table: rows that differ at the stated end differ, whatever the topics say later.
+        strict: nobody writes the table, so that nothing has to settle: rows that differ are looked at once. Keys that
+            the topics change behind the stated end are moving all the same: where a topic is compacted, their records
+            before the end may be gone.
         examples: rows that are described, and keys that are named.
         tell: is given a line per batch that is read, and per look.
 
@@ -292,7 +302,7 @@ class Judging:
 
         Args:
             patient: keys that did not change since the stated end have the time to settle as well.
-            strict: rows are looked at once.
+            strict: rows are looked at once, and keys that changed since the stated end are not judged.
         """
 
         deadline = time.monotonic() + settle
@@ -310,18 +320,19 @@ class Judging:
             judged.unpersist()
         looks, pause = 1, _FIRST_PAUSE
         moving = differing.limit(0)
-        while not strict and not compared.passed and not differing.isEmpty():
+        while not compared.passed and not differing.isEmpty():
             head = self._inputs.read_to(self._spark, tell=self._tell)
             changed = self._changed(head)
             if changed is not None:
                 moving = join_by_key(differing, changed, self._keys, "left_semi")
             left = deadline - time.monotonic()
-            if left <= 0 or (not patient and moving.isEmpty()):
+            if strict or left <= 0 or (not patient and moving.isEmpty()):
                 break
             self._tell(f"looking again at {differing.count():,} rows that differ")
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE)
             differing = _kept(self._looked_again(differing, head))
+            moving = differing.limit(0)  # those of the look before may have settled
             looks += 1
         settled = join_by_key(differing, moving, self._keys, "left_anti")
         if self._inputs.incomplete:
@@ -332,10 +343,9 @@ class Judging:
         else:
             unknown = None
         found = summed(self._hop, _kept(settled.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
-        strays = 0
+        strays = None
         if unknown is None and found.extra:
-            unnamed = _kept(settled.where(is_unnamed()).drop(CHANGE))
-            strays = summed(self._hop, unnamed, batch=self._batch, complete=True, most=0).extra
+            strays = _kept(settled.where(is_unnamed()).select(*self._keys))
         moved = summed(self._hop, _kept(moving.drop(CHANGE)), batch=self._batch, complete=True, most=examples)
         return Proof(
             table=self._hop.destination.name,
@@ -362,7 +372,7 @@ class Judging:
             among: only rows with these keys are expected, named as in `judged_rows`.
         """
         changes = as_held(self._hop.destination, self._hop.changes_with_failures(self._spark, after=0, upto=upto))
-        named = changes.withColumns(dict(zip(self._keys, self._stored_key(), strict=True)))
+        named = changes.withColumns(dict(zip(self._keys, stored_key(self._hop.destination), strict=True)))
         changes = join_by_key(named, among.select(*self._keys), self._keys, "left_semi").drop(*self._keys)
         return judged_rows(self._hop, changes, rows, keeps_change=True)
 
@@ -384,17 +394,8 @@ class Judging:
         if head == self._batch:
             return None
         changes = self._hop.changes(self._spark, after=self._batch, upto=head)
-        return changes.select(*[value.alias(name) for name, value in zip(self._keys, self._stored_key(), strict=True)])
-
-    def _stored_key(self) -> list[SparkColumn]:
-        """Return the key columns of a change frame with the values that the destination gives back."""
-        from pyspark.sql import functions as F
-
-        destination = self._hop.destination
-        key = [(name, F.col(quote_name(name))) for name in destination.primary_key]
-        if isinstance(destination, StoresOtherValues):
-            return [destination.stored_value(name, value) for name, value in key]
-        return [value for _, value in key]
+        key = zip(self._keys, stored_key(self._hop.destination), strict=True)
+        return changes.select(*[value.alias(name) for name, value in key])
 
 
 def _differs() -> SparkColumn:

@@ -18,7 +18,7 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.core.errors import DeclarationError, DestinationError
 from upsert_platform.core.model import Options
 from upsert_platform.proofs.inputs import queries_of, starts_late, tables_of, topics_of
-from upsert_platform.proofs.proof import SETTLE_SECONDS, ExcusedRows, Judging, Proof, check_provable
+from upsert_platform.proofs.proof import SETTLE_SECONDS, ExcusedRows, Judging, Proof, check_provable, duplicates_of
 from upsert_platform.sync.binding import Binding, Target, changelog_of
 from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
@@ -155,10 +155,12 @@ class Shadowing:
             hop = self._hop(self.first, destination, ExcusedRows(self._lake.refused(self.first.table.name)))
             judging = Judging(self._spark, hop, self, batch, tell)
             found = judging.prove(settle=settle, patient=True, strict=False, examples=examples)
+            duplicates, duplicate_keys = duplicates_of(self._spark, self.first, destination, examples)
         with closing(self.second.open()) as destination:
             hop = self._hop(self.second, destination, RefusedStore(self._lake.refused(self.second.table.name)))
             own = check_everything(self._spark, hop, upto=destination.state().applied_batch)
-        return Round(replace(found, at="latest", batch=batch), own, time.monotonic() - started)
+        found = replace(found, at="latest", batch=batch, duplicates=duplicates, duplicate_keys=duplicate_keys)
+        return Round(found, own, time.monotonic() - started)
 
     def _hop(self, target: Target, destination: Any, refused: RefusedStore) -> DestinationHop:
         return DestinationHop(target, self.store, destination, refused=refused, run=self._run)

@@ -39,12 +39,15 @@ Ends = Mapping[tuple[str, int], int]
 """Topic and partition to the first offset that does not belong any more."""
 
 
-def consume(config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None = None) -> Iterator[Record]:
+def consume(
+    config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None = None, *, starts: Ends | None = None
+) -> Iterator[Record]:
     """Every record of topics, partition after partition, as a reader of committed records meets them.
 
     Args:
         config: of `confluent_kafka.Consumer`: servers and login. Where to begin and end is not taken from it.
         ends: where to end; a partition that is not named is left out. Up to the last committed record if None.
+        starts: where to begin; at the first record of partitions that are not named.
 
     Raises:
         RefereeError: a topic cannot be read, or a partition stays silent before its end.
@@ -58,6 +61,7 @@ def consume(config: Mapping[str, Any], topics: Sequence[str], ends: Ends | None 
             for partition in _partitions(consumer, topic):
                 low, high = _bounds(consumer, topic, partition)
                 end = high if ends is None else min(high, ends.get((topic, partition), 0))
+                low = max(low, (starts or {}).get((topic, partition), 0))
                 if low < end:
                     consumer.assign([TopicPartition(topic, partition, low)])
                     yield from _read(consumer, topic, partition, end)

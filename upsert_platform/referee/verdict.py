@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -44,6 +44,8 @@ class Verdict:
         twice: keys with more than one row.
         refused: keys that differ and are known to be refused by the table's system; not among the others.
         open_keys: keys that differ, whose last record the referee's decoders leave open; not among the others.
+        moving: keys that differ, and that records behind those of the topic change, so that the table may have them
+            already; not among the others.
         unknown: rows of keys that the topic holds nothing of, where it lost its oldest records, or has records whose
             keys cannot be judged.
         topic: what became of the topic's records.
@@ -57,6 +59,7 @@ class Verdict:
     twice: int = 0
     refused: int = 0
     open_keys: int = 0
+    moving: int = 0
     unknown: int = 0
     topic: dict[str, Any] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
@@ -74,7 +77,7 @@ class Verdict:
 
     @property
     def whole(self) -> bool:
-        """Return whether every key could be judged."""
+        """Return whether every key could be judged, but for those that move."""
         return not (self.open_keys or self.unknown or self.topic.get("lost_keys") or self.topic.get("set_aside"))
 
     def to_json(self) -> str:
@@ -104,6 +107,7 @@ def judge(
     selection: Selection,
     *,
     refused: Collection[Sequence[Any]] = (),
+    later: Callable[[], Iterable[Sequence[Any]]] = tuple,
     lost_records: bool = False,
     shown: int = _SHOWN,
 ) -> Verdict:
@@ -112,6 +116,8 @@ def judge(
     Args:
         rows: of the table, values in the order of the target's columns.
         refused: keys that the table's system is known to have refused, values in the order of the primary key.
+        later: called when all rows are read; gives the keys of records behind those of the topic that the table may
+            hold by then, values in the order of the primary key.
         lost_records: whether the topic lost its oldest records, so that nobody knows of keys without any.
         shown: how many differences of a status are kept.
     """
@@ -120,6 +126,7 @@ def judge(
         judged.expect(topic, selection)
         judged.find(rows)
         judged.refuse(refused)
+        judged.move(later())
         verdict = judged.compare(lost_records=lost_records or topic.counts.lost_keys > 0, shown=shown)
     finally:
         judged.close()
@@ -142,6 +149,7 @@ class _Judged:
         self._database.execute("CREATE TABLE expected (key TEXT PRIMARY KEY, row TEXT, open INT) WITHOUT ROWID")
         self._database.execute("CREATE TABLE found (key TEXT PRIMARY KEY, row TEXT, times INT) WITHOUT ROWID")
         self._database.execute("CREATE TABLE refused (key TEXT PRIMARY KEY) WITHOUT ROWID")
+        self._database.execute("CREATE TABLE moving (key TEXT PRIMARY KEY) WITHOUT ROWID")
 
     def close(self) -> None:
         self._database.close()
@@ -166,21 +174,29 @@ class _Judged:
     def refuse(self, keys: Collection[Sequence[Any]]) -> None:
         self._fill("INSERT OR IGNORE INTO refused VALUES (?)", ((texts_of(key, self._key_kinds),) for key in keys))
 
+    def move(self, keys: Iterable[Sequence[Any]]) -> None:
+        self._fill("INSERT OR IGNORE INTO moving VALUES (?)", ((texts_of(key, self._key_kinds),) for key in keys))
+
     def compare(self, *, lost_records: bool, shown: int) -> Verdict:
         verdict = Verdict()
         kept: dict[str, int] = {}
         both = self._database.execute(
-            "SELECT key, e.row, e.open, f.row, f.times, r.key IS NOT NULL FROM"
+            "SELECT key, e.row, e.open, f.row, f.times, r.key IS NOT NULL, m.key IS NOT NULL FROM"
             " (SELECT key FROM expected UNION SELECT key FROM found)"
             " LEFT JOIN expected e USING (key) LEFT JOIN found f USING (key) LEFT JOIN refused r USING (key)"
+            " LEFT JOIN moving m USING (key)"
         )
-        for key, wanted, is_open, found, times, is_refused in both:
+        for key, wanted, is_open, found, times, is_refused, moves in both:
             if times == 1 and found == wanted:
                 verdict.equal_rows += 1
                 continue
             if found is None and wanted is None:
                 continue
-            status = self._status(wanted, is_open, found, times, is_refused, lost_records=lost_records)
+            status = (
+                "moving"
+                if moves
+                else self._status(wanted, is_open, found, times, is_refused, lost_records=lost_records)
+            )
             setattr(verdict, status, getattr(verdict, status) + 1)
             kept[status] = kept.get(status, 0) + 1
             if kept[status] <= shown:

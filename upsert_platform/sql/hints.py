@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from upsert_platform.core.model import is_secret_option
+from upsert_platform.core.model import shown_option
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.reader import Fault
 
@@ -130,7 +130,7 @@ def without_secrets(token: Token) -> Token:
     """A token as it may be shown: a hint without the values of secret options."""
     if token.kind is not TokenKind.HINT:
         return token
-    hidden = _OPTION.sub(lambda found: f"'{found[1]}' = '***'" if is_secret_option(found[1]) else found[0], token.text)
+    hidden = _OPTION.sub(lambda found: f"'{found[1]}' = '{shown_option(found[1], found[2])}'", token.text)
     return replace(token, text=hidden)
 
 

@@ -27,7 +27,7 @@ from upsert_platform.referee.json_values import json_decoder
 from upsert_platform.referee.kinds import kind_of
 from upsert_platform.referee.last_values import Form, LastValues
 from upsert_platform.referee.stores import maxcompute_rows, tablestore_rows, topic_rows
-from upsert_platform.referee.topic import consume, first_offsets
+from upsert_platform.referee.topic import Ends, consume, first_offsets
 from upsert_platform.referee.verdict import Target as Columns
 from upsert_platform.referee.verdict import Verdict, judge
 from upsert_platform.sync.audit_selection import NotJudgedError, selection_of
@@ -76,21 +76,51 @@ def audit(bound: Target, lake: Lake) -> Audit:
         last = LastValues(form, batches=batches, set_aside=_quarantined(store, applied))
         try:
             config = kafka.endpoint.consumer_config()
-            topics = sorted({topic for topic, _ in batches[-1]}) if batches else []
-            last.add(consume(config, topics, batches[-1] if batches else {}))
+            ends = batches[-1] if batches else {}
+            topics = sorted({topic for topic, _ in ends})
+            last.add(consume(config, topics, ends))
             key = bound.table.primary_key
+
+            def later() -> Iterator[list[Any]]:
+                """The keys of batches that the table may have got while it was read, or has got in part."""
+                for named in _keys_behind(kafka, form, store, applied, ends):
+                    yield [named[str(selection.columns[name])] for name in key]
+
             verdict = judge(
                 last,
                 rows,
                 Columns(columns, key, Mask.of(bound.table).columns),
                 selection,
                 refused=_refused(bound, lake, {name: columns[name] for name in key}),
+                later=later,
                 lost_records=any(first_offsets(config, topics).values()),
             )
         finally:
             last.close()
     _mask_records(verdict, Mask.of(kafka.table))
     return Audit(verdict, applied, max(0, (head.batch if head else 0) - applied))
+
+
+def _keys_behind(
+    kafka: KafkaTable, form: Form, store: ChangelogStore, applied: int, ends: Ends
+) -> Iterator[Mapping[str, Any]]:
+    """The keys that records of the batches behind an applied one name, as the referee reads them.
+
+    Args:
+        ends: of the applied batch.
+    """
+    head = store.head()
+    if head is None or head.batch <= applied:
+        return
+    reached = list(ends_of_batches(store.accounts(after=0, upto=head.batch)).values())[-1]
+    behind = LastValues(form)
+    try:
+        topics = sorted({topic for topic, _ in reached})
+        behind.add(consume(kafka.endpoint.consumer_config(), topics, reached, starts=ends))
+        for last in behind.results():
+            yield last.key
+    finally:
+        behind.close()
 
 
 def _mask_records(verdict: Verdict, mask: Mask) -> None:

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.referee.selection import Condition, Selection
+from upsert_platform.sql.flink import Flink
 from upsert_platform.sync.binding import Target
 
 _INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
@@ -46,7 +47,7 @@ def _parts(bound: Target) -> tuple[dict[str, str | None], list[Condition]]:
     """Target column to source column, and the conditions."""
     names = [column.name for column in bound.table.physical_columns]
     try:
-        statement = parse_one(bound.insert.sql, dialect="spark")
+        statement = parse_one(bound.insert.sql, dialect=Flink)
     except SqlglotError:
         statement = None
     if not isinstance(statement, exp.Insert):
@@ -72,7 +73,7 @@ def _columns(bound: Target, names: Sequence[str], items: Sequence[exp.Expr]) -> 
     for item in items:
         bare = item.unalias()
         if isinstance(bare, exp.Star):
-            found += [column.name for column in bound.source.table.columns]
+            found += [_column(bound, exp.column(column.name)) for column in bound.source.table.columns]
         elif isinstance(bare, exp.Null):
             found.append(None)
         else:
@@ -99,9 +100,9 @@ def _conditions(bound: Target, where: exp.Expr | None) -> Iterator[Condition]:
     if isinstance(where, exp.And):
         yield from _conditions(bound, where.left)
         yield from _conditions(bound, where.right)
-    elif isinstance(where, exp.Not) and isinstance(where.this.unnest(), exp.Is):
+    elif isinstance(where, exp.Not) and _is_null(where.this.unnest()):
         yield Condition(_column(bound, where.this.unnest().this), "is not null")
-    elif isinstance(where, exp.Is) and isinstance(where.expression, exp.Null):
+    elif _is_null(where):
         yield Condition(_column(bound, where.this), "is null")
     elif isinstance(where, exp.In) and where.expressions:
         column = _column(bound, where.this)
@@ -114,6 +115,11 @@ def _conditions(bound: Target, where: exp.Expr | None) -> Iterator[Condition]:
         yield Condition(column, operator, _constant(bound, column, other))
     else:
         raise NotJudgedError(f"{_place(bound)}: the referee does not evaluate WHERE {where.sql()}")
+
+
+def _is_null(where: exp.Expr) -> bool:
+    """Return whether a condition is IS NULL; after IS stand TRUE, FALSE and JSON, too."""
+    return isinstance(where, exp.Is) and isinstance(where.expression, exp.Null)
 
 
 def _constant(bound: Target, column: str, item: exp.Expr) -> Any:

@@ -99,7 +99,7 @@ def reconcile(
     adopts: bool = False,
     through: Head | None = None,
     check: Callable[[Comparison], None] = lambda found: None,
-    check_unnamed: Callable[[Comparison], None] = lambda found: None,
+    check_unnamed: Callable[[DestinationHop, DataFrame], None] = lambda hop, rows: None,
     tell: Callable[[str], None] = lambda message: None,
     progress: Callable[[str], None] | None = None,
 ) -> Reconciliation:
@@ -115,8 +115,8 @@ def reconcile(
         through: the head of the changelog to which the table is made equal, whose position it takes; its applied batch
             if left out.
         check: is given what differs before anything is written, and may raise.
-        check_unnamed: is given the extra rows of a table that is adopted whose key the changelog does not know, and may
-            raise; they are deleted else.
+        check_unnamed: is given the extra rows of a table that is adopted whose key the changelog does not know, as
+            `verify.judged_rows` has them, and may raise; they are deleted else.
         tell: is given a line when the run has to wait for another writer.
         progress: is given a line every few seconds while rows are written.
 
@@ -144,9 +144,9 @@ def reconcile(
             hop.keep_failed(changes, batch=applied)
             unnamed = 0
             if adopts and before.extra:
-                among = summed(hop, judged.where(is_unnamed()), batch=applied, complete=True)
-                check_unnamed(among)
-                unnamed = among.extra
+                among = judged.where(is_unnamed())
+                check_unnamed(hop, among)
+                unnamed = among.count()
             if before.passed and not found.moves:
                 keep_verdict(hop, before, found.state)
                 return Reconciliation(before)

@@ -39,7 +39,7 @@ from upsert_platform.core.destination import (
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Column
-from upsert_platform.core.types import TypeName, quote_name
+from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sync.comparison import SAMPLE_ROWS, SHOWN_ROWS, Comparison, describe, sampled_since
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_in_tasks import equal_everywhere, equal_in_tasks
@@ -227,16 +227,23 @@ def judged_by_buckets(
     differing, equal = equal_buckets(left, right)
     if len(differing) > _MOST_BUCKETS:  # to name them costs more than to join what is equal in the others
         return JudgedRows(judged_rows(hop, changes, actual, keeps_change=keeps_change), NO_ROWS)
-    wanted = [_column(name) if stored is None else stored.stored_value(name, _column(name)) for name in key]
     return JudgedRows(
         judged_rows(
             hop,
-            changes.where(bucket_of(wanted).isin(*differing)),
+            changes.where(bucket_of(stored_key(hop.destination)).isin(*differing)),
             actual.where(bucket_of([_column(name) for name in key]).isin(*differing)),
             keeps_change=keeps_change,
         ),
         equal,
     )
+
+
+def stored_key(destination: Destination) -> list[SparkColumn]:
+    """Return the key columns of a change frame with the values that the destination gives back, as its rows have them."""
+    key = [(name, _column(name)) for name in destination.primary_key]
+    if isinstance(destination, StoresOtherValues):
+        return [destination.stored_value(name, value) for name, value in key]
+    return [value for _, value in key]
 
 
 def _other_columns(hop: DestinationHop) -> dict[str, Column]:
@@ -317,13 +324,9 @@ def _settled_rows(hop: DestinationHop, judged: DataFrame, *, after: int) -> Data
     if head is None or head.batch <= after:
         return judged
     changes = hop.changes(judged.sparkSession, after=after, upto=head.batch)
-    destination, key = hop.destination, hop.destination.primary_key
-    values = [
-        destination.stored_value(name, _column(name)) if isinstance(destination, StoresOtherValues) else _column(name)
-        for name in key
-    ]
+    values = stored_key(hop.destination)
     moving = changes.select(*[value.alias(f"k{index}") for index, value in enumerate(values)])
-    return join_by_key(judged, moving, [f"k{index}" for index in range(len(key))], "left_anti")
+    return join_by_key(judged, moving, [f"k{index}" for index in range(len(values))], "left_anti")
 
 
 def summed(
@@ -394,12 +397,38 @@ def _has_times(kind: str) -> bool:
 
 
 def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
-    """A value that Spark can compare: maps are compared as JSON text."""
+    """A value that Spark can compare: maps are their entries in the order of keys."""
+    assert column.type is not None
+    return _without_maps(value, column.type) if _holds_map(column.type) else value
+
+
+def _holds_map(kind: LogicalType) -> bool:
+    return any(part.name in (TypeName.MAP, TypeName.MULTISET) for part in kind.parts())
+
+
+def _without_maps(value: SparkColumn, kind: LogicalType) -> SparkColumn:
+    """A value with sorted lists of entries, `key` and `value`, in the place of maps."""
     from pyspark.sql import functions as F
 
-    assert column.type is not None
-    holds_map = any(part.name in (TypeName.MAP, TypeName.MULTISET) for part in column.type.parts())
-    return F.to_json(F.struct(value)) if holds_map else value
+    if not _holds_map(kind):
+        return value
+    if kind.name is TypeName.ROW:
+        fields = [_without_maps(value.getField(field.name), field.type).alias(field.name) for field in kind.fields]
+        return F.when(value.isNotNull(), F.struct(*fields))
+    element = kind.element
+    assert element is not None
+    if kind.name is TypeName.ARRAY:
+        return F.transform(value, lambda item: _without_maps(item, element))
+    key = element if kind.name is TypeName.MULTISET else kind.key
+    assert key is not None
+
+    def entry(item: SparkColumn) -> SparkColumn:
+        told = item["value"]
+        if kind.name is TypeName.MAP:
+            told = _without_maps(told, element)
+        return F.struct(_without_maps(item["key"], key).alias("key"), told.alias("value"))
+
+    return F.array_sort(F.transform(F.map_entries(value), entry))
 
 
 def _column(name: str) -> SparkColumn:

@@ -122,7 +122,7 @@ def _send(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class MemoryDestination(Destination, WritesInTask):
-    """A declared table whose rows the test holds. Nulls of NOT NULL columns are refused as in any destination."""
+    """A declared table whose rows the test holds. Nulls of NOT NULL columns and of the key are refused as anywhere."""
 
     kind = "memory"
 
@@ -131,7 +131,10 @@ class MemoryDestination(Destination, WritesInTask):
         self.columns, self.primary_key = held.columns, held.primary_key
         self._held = held
         fails = table.options.get("on-error", "").strip().lower() == "fail"
-        self._judge = Judge.of(held.columns, held.primary_key, fails=fails, mask=Mask.of(table))
+        self._mask = Mask.of(table)
+        self._judge = Judge.of(held.columns, held.primary_key, fails=fails, mask=self._mask, keys_too=True)
+        most = table.options.get("max.refused.rows", "").strip()
+        self._most_refused = int(most) if most else None
 
     def close(self) -> None:
         """Nothing is open."""
@@ -158,7 +161,10 @@ class MemoryDestination(Destination, WritesInTask):
         """Applies a change frame and records its span."""
         assert isinstance(lease, RenewedLease)
         what = f"table '{self.name}'"
-        written = run_tasks(changes, _send, _Sent, what=what, keep=keep_refused, judge=self._judge)
+        written = run_tasks(
+            changes, _send, _Sent, what=what, keep=keep_refused, judge=self._judge, most=self._most_refused,
+            mask=self._mask,
+        )  # fmt: skip
         lease.check()
         blocks = [block for part in written.parts if part.rows for block in _blocks(part.rows)]
         self._accept(blocks)

@@ -19,11 +19,12 @@ class Judge:
 
     Attributes:
         columns: of the rows that are kept.
-        key: names of the primary key columns, whose nulls every system refuses by itself.
+        key: names of the primary key columns, whose nulls a system refuses by itself, unless `keys_too`.
         not_null: names and types of the columns that hold, or have within them, what may not be null.
         fails: whether such a row ends the write (``on-error`` = ``fail``).
         keeps: whether ``on-error`` = ``quarantine`` would keep it aside.
         mask: what a message does not show of it.
+        keys_too: rows with a null in their key are no row of the system either, which does not look at them itself.
     """
 
     columns: tuple[str, ...]
@@ -32,6 +33,12 @@ class Judge:
     fails: bool
     keeps: bool = True
     mask: Mask = NO_MASK
+    keys_too: bool = False
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether there may be rows that do not pass."""
+        return bool(self.not_null) or (self.keys_too and bool(self.key))
 
     @classmethod
     def of(
@@ -43,6 +50,7 @@ class Judge:
         keeps: bool = True,
         mask: Mask,
         beside: Sequence[Column] = (),
+        keys_too: bool = False,
     ) -> Self:
         """The judge of a destination's rows.
 
@@ -51,7 +59,7 @@ class Judge:
             beside: columns that are written and not part of the row (metadata).
         """
         names = tuple(column.name for column in columns)
-        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails, keeps, mask)
+        return cls(names, tuple(key), not_null_columns((*columns, *beside), key), fails, keeps, mask, keys_too)
 
 
 def not_null_columns(columns: Sequence[Column], key: Sequence[str]) -> NotNull:

@@ -169,7 +169,7 @@ def run_tasks(
     """
     from upsert_platform.writing.refused_output import judged_task, too_many_refused
 
-    if judge is not None and judge.not_null:
+    if judge is not None and judge.refuses:
         task = judged_task(task, judge, what=what, open_file=opener_of(keep))
     parts: list[_Stats] = []
     files: list[str] = []

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from upsert_platform.core.destination import RefusedFile, RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
@@ -92,7 +93,7 @@ def judged_task(
 
         def passing() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                reasons = null_refusals(batch, judge.not_null)
+                reasons = {**null_refusals(batch, judge.not_null), **_null_keys(batch, judge)}
                 if not reasons:
                     yield batch
                     continue
@@ -124,6 +125,16 @@ def judged_task(
             output.close()
 
     return write
+
+
+def _null_keys(batch: pa.RecordBatch, judge: Judge) -> dict[int, str]:
+    """Return the rows with a null in their key, each with the reason."""
+    found: dict[int, str] = {}
+    for name in judge.key if judge.keys_too else ():
+        if batch.column(name).null_count:
+            nulls = pc.indices_nonzero(batch.column(name).is_null()).to_pylist()
+            found = {**dict.fromkeys(nulls, f"primary key column '{name}' is null"), **found}
+    return found
 
 
 def aside_task(

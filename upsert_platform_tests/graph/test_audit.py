@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
 from upsert_platform.cli.main import main
+from upsert_platform.sync import audit as audit_module
 from upsert_platform_tests.graph.stack import Stack
 
 
@@ -49,6 +51,30 @@ def test_audit_tells_equal_tables_and_what_differs(synced: Stack) -> None:
     synced.produce(synced.users.second_wave(10))
     found = json.loads(audit(synced, "users_warehouse", "--json")[1])
     assert (found["equal"], found["batch"]) == (True, 1)
+
+
+def test_rows_that_are_written_while_they_are_audited_are_no_differences(
+    synced: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at the position and the rows a sync applies a batch; a row that no record explains is wrong."""
+    audited = audit_module.consume
+    synced.produce(synced.users.second_wave(30))
+
+    def meanwhile(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(audit_module, "consume", audited)
+        found = list(audited(*arguments, **more))
+        assert synced.run().success
+        return found
+
+    monkeypatch.setattr(audit_module, "consume", meanwhile)
+    code, text = audit(synced, "users_serving", "--json")
+    found = json.loads(text[text.index("{") :])
+    assert (code, found["equal"], found["batch"]) == (0, True, 1), text
+    assert found["moving"] > 0, "the batch changed nothing"
+    assert [found[name] for name in ("missing", "extra", "stale")] == [0, 0, 0]
+    _spoil(synced)
+    code, text = audit(synced, "users_serving")
+    assert (code, "1 row missing" in text) == (1, True), text
 
 
 def _spoil(stack: Stack) -> None:

@@ -123,3 +123,26 @@ def test_doctor_and_peek_see_the_table(postgres_tables: Tables, ask: Ask) -> Non
     ask(f"ALTER TABLE {table.place.sql} DROP COLUMN name")
     (differs,) = stores._written("users", table, connector)
     assert (differs.state, "column 'name' is missing" in differs.told) == (State.FAULT, True)
+
+
+def test_columns_that_the_next_write_adds_are_read_as_nulls(
+    spark: SparkSession, postgres_tables: Tables, ask: Ask
+) -> None:
+    first = postgres_tables({"id": "INT", "name": "STRING"})
+    write(first, changes({"id": "INT", "name": "STRING"}, (1, "a", "U"), (2, "b", "U")))
+    wider = {"id": "INT", "list": "ARRAY<INT>", "name": "STRING", "pairs": "MAP<STRING, INT>", "at": "TIMESTAMP(6)"}
+    for auto_create in ("true", "false"):
+        destination = PostgresDestination(postgres_tables(wider, name=first.name, **{"auto.create": auto_create}))
+        destination.show_added()
+        if auto_create == "true":
+            expected = spark.sql("SELECT 2 AS id, array(1) AS list, 'b' AS name, map('a', 1) AS pairs, now() AS at")
+            assert destination.held(expected.drop("at")).count() == 1
+            keys = spark.sql("SELECT 2 AS id")
+            assert [tuple(row) for row in destination.read(spark, keys=keys).collect()] == [(2, None, "b", None, None)]
+            rows = destination.read(spark).orderBy("id").collect()
+            assert [tuple(row) for row in rows] == [(1, None, "a", None, None), (2, None, "b", None, None)]
+        else:
+            with pytest.raises(Exception, match="list"):
+                destination.read(spark).collect()
+        destination.close()
+    assert ask(f"SELECT count(*) FROM information_schema.columns WHERE table_name = '{first.name}'") == [(2,)]

@@ -249,6 +249,55 @@ def test_rows_that_no_record_names(
     assert held() == set(range(5, 10))
 
 
+def test_rows_that_records_behind_the_stated_end_name(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compacted topic has let go of their records before it, or an adoption that was killed has written them."""
+    from tablestore import Condition, Row, RowExistenceExpectation
+
+    kinds = "id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED"
+    write_project(
+        stack.project,
+        TOPIC.format(name="source", topic=stack.topic, columns=kinds),
+        SERVING.format(columns=kinds, table=stored(stack, "serving")),
+    )
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    client = vendors_client(stack)
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+
+    def send(names: dict[int, str | None]) -> str:
+        for number, name in names.items():
+            value = None if name is None else json.dumps({"id": number, "name": name})
+            producer.produce(stack.topic, key=key_of(number), value=value)
+        assert producer.flush(20) == 0
+        return ",".join(f"{lane}:{end}" for lane, end in ends_of(stack, stack.topic).items())
+
+    def put(number: int, name: str) -> None:
+        row = Row([("id", number)], [("name", name)])
+        client.put_row(stored(stack, "serving"), row, Condition(RowExistenceExpectation.IGNORE))
+
+    def held() -> dict[int, str]:
+        _, _, rows, _ = client.get_range(stored(stack, "serving"), "FORWARD", [("id", -1)], [("id", 100)])
+        return {row.primary_key[0][1]: row.attribute_columns[0][1] for row in rows}
+
+    with closing(bind(*load(stack.project, root=str(stack.lake))).targets["serving"].open()) as destination:
+        destination.prepare()
+    stated = send({number: f"name {number}" for number in range(6)})
+    send({3: "later", 4: None, 10: "later", 11: "new"})
+    for number in (0, 2, 5):
+        put(number, f"name {number}")
+    put(1, "wrong")
+    put(3, "later")  # as a run wrote it that was killed, and 4 it has deleted
+    put(10, "earlier")  # the record that said so is gone
+    code, told = adopt(stack, "serving", "--from-offsets", stated)
+    assert (code, told["adopted"], told["missing"], told["extra"], told["stale"]) == (3, False, 0, 0, 1)
+    assert [row["key"] for row in told["examples"]] == ["id=1"]
+    put(1, "name 1")
+    code, told = adopt(stack, "serving", "--from-offsets", stated)
+    assert (code, told["adopted"], told["put"], told["deleted"], told["equal_after"]) == (0, True, 2, 0, True)
+    assert held() == {**{number: f"name {number}" for number in (0, 1, 2, 5)}, 3: "later", 10: "later", 11: "new"}
+
+
 @pytest.mark.parametrize("repair", [(), ("--repair",)], ids=["proven", "repaired"])
 def test_rows_that_the_topics_name_and_the_lake_does_not(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, repair: tuple[str, ...]
@@ -289,9 +338,19 @@ def test_rows_that_the_topics_name_and_the_lake_does_not(
     command = ["adopt", "serving", "--project", str(stack.project), "--from-latest", *repair]
     ran = CliRunner().invoke(main, command)
     assert (ran.exit_code, held()) == (1, {*range(11), stray}), ran.output
-    assert f"{11 if repair else 10} rows whose key no record names" in ran.output
+    assert "10 rows whose key no record names" in ran.output
     assert "begins behind records that the topics have" in ran.output
     assert "upsert-platform reset source" in ran.output
+    # Rows that the lake names, and the topic before the stated end does not, are no others.
+    send(*range(20, 31))
+    for number in range(20, 31):
+        put = Row([("id", number)], [("name", f"name {number}")])
+        client.put_row(stored(stack, "serving"), put, Condition(RowExistenceExpectation.IGNORE))
+    ends = {**ends_of(stack, stack.topic), 0: 10}
+    stated = ",".join(f"{lane}:{end}" for lane, end in ends.items())
+    ran = CliRunner().invoke(main, [*command[:4], "--from-offsets", stated, *repair])
+    assert (ran.exit_code, held()) == (1, {*range(11), stray, *range(20, 31)}), ran.output
+    assert "10 rows whose key no record names" in ran.output
     assert CliRunner().invoke(main, ["reset", "source", "--project", str(stack.project)]).exit_code == 0
     code, told = adopt(stack, "serving", "--from-latest", *repair)
-    assert (code, told["equal_after"], held()) == (0, True, set(range(11))), told
+    assert (code, told["equal_after"], held()) == (0, True, {*range(11), *range(20, 31)}), told

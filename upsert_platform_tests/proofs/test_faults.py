@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.cli.main import main
+from upsert_platform.proofs import proof as proof_module
 from upsert_platform.proofs.ends import At
 from upsert_platform.proofs.proof import Proof, prove
 from upsert_platform.sync.binding import bind, load
@@ -313,3 +314,59 @@ def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
     assert (ran.exit_code, "copied: equal through" in ran.output) == (0, True), ran.output
     ran = CliRunner().invoke(main, [*arguments, "--at", "0:1"])
     assert (ran.exit_code, "no offset is stated for" in ran.output) == (1, True), ran.output
+
+
+def test_what_settles_does_not_move_and_a_partition_that_comes_up_lies_behind_the_end(
+    stack: Stack, spark: SparkSession, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    copy = make_topic(name=f"{stack.topic}-copy", partitions=3, config={"cleanup.policy": "compact"})
+    write_project(
+        stack.project,
+        TOPIC.format(name="source", topic=stack.topic, columns=columns(FLAT)),
+        TOPIC.format(name="copied", topic=copy, columns=columns(FLAT)),
+        "INSERT INTO copied SELECT * FROM source;",
+    )
+    servers = {"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]}
+    producer, admin = Producer(servers), AdminClient(servers)
+
+    def send(topic: str, number: int, version: int, lane: int = -1) -> None:
+        producer.produce(topic, key=key_of(number), value=value_of(number, row_of(version)), partition=lane)
+        assert producer.flush(20) == 0
+
+    for number in range(10):
+        send(stack.topic, number, number)
+        send(copy, number, number + (number == 7))
+    told: list[str] = []
+
+    def writer(line: str) -> None:
+        """Changes a key behind the stated end, and writes its last value between two looks."""
+        if not told:
+            send(stack.topic, 7, 200)
+        if line.startswith("looking again") and not any(item.startswith("looking again") for item in told):
+            send(copy, 7, 200)
+        told.append(line)
+
+    proof = proven(stack, "copied", spark, at=At.parse("latest"), settle=30.0, tell=writer)
+    assert (proof.equal, proof.moving, proof.moving_keys) == (True, 0, ()), proof
+    assert proof.looks > 1
+
+    ends_of_sources = proof_module.ends_of_sources
+
+    def widened(*arguments: Any) -> Any:
+        """The ends, between which and the reading of the topic a partition comes up."""
+        ends = ends_of_sources(*arguments)
+        lanes = len(admin.list_topics(stack.topic, timeout=20).topics[stack.topic].partitions)
+        admin.create_partitions([NewPartitions(stack.topic, lanes + 1)])[stack.topic].result(20)
+        while len(admin.list_topics(stack.topic, timeout=20).topics[stack.topic].partitions) == lanes:
+            time.sleep(0.1)
+        Producer(servers).list_topics(stack.topic, timeout=20)
+        fresh = Producer(servers)
+        fresh.produce(stack.topic, key=key_of(50), value=value_of(50, row_of(50)), partition=lanes)
+        assert fresh.flush(20) == 0
+        return ends
+
+    monkeypatch.setattr(proof_module, "ends_of_sources", widened)
+    proof = proven(stack, "copied", spark, at=At.parse("latest"))
+    assert (proof.equal, proof.found.compared) == (True, 10), proof

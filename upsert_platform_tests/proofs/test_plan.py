@@ -267,3 +267,49 @@ def test_a_plan_has_the_rows_that_duckdb_computes(
     assert (ran.exit_code, "copied: same; 0 rows added" in ran.output) == (0, True), ran.output
     ran = CliRunner().invoke(main, ["plan", "nothing", "--project", str(deployed)])
     assert (ran.exit_code, "no insert writes table 'nothing'" in ran.output) == (1, True), ran.output
+
+
+WAREHOUSE = """
+CREATE TABLE warehouse (id BIGINT, name STRING{more}, PRIMARY KEY (id) NOT ENFORCED) WITH (
+  'connector' = 'maxcompute', 'table.name' = '{table}_w', 'sink.operation' = 'upsert', 'auto.create' = 'true',
+  'upsert.write.bucket.num' = '2', 'commit.min-interval' = '0 s', 'schema.change.behavior' = '{behavior}',
+  'odps.end.point' = '${{UPSERT_MAXCOMPUTE_ENDPOINT}}', 'odps.project.name' = '${{UPSERT_MAXCOMPUTE_PROJECT}}',
+  'odps.access.id' = '${{UPSERT_MAXCOMPUTE_ACCESS_ID}}', 'odps.access.key' = '${{UPSERT_MAXCOMPUTE_ACCESS_KEY}}'
+);
+INSERT INTO warehouse SELECT id, name{select} FROM orders;
+"""
+
+
+def test_columns_that_a_sync_adds_are_planned(
+    stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    for number in range(20):
+        row = {**order(number), "amount": number if number % 4 else None}
+        producer.produce(stack.topic, key=json.dumps({"id": number}), value=json.dumps(row))
+    assert producer.flush(20) == 0
+
+    def project(behavior: str, more: str = "", select: str = "") -> Path:
+        text = (SOURCE + WAREHOUSE).format(
+            topic=stack.topic, table=stack.table, behavior=behavior, more=more, select=select
+        )
+        return write(stack.project, text)
+
+    def planned(folder: Path, **more: Any) -> TablePlan:
+        binding = bind(*load(folder, root=str(stack.lake)))
+        return plan_project(spark, binding, Lake(str(stack.lake)), **more).tables[0]
+
+    project("evolve")
+    assert stack.run().success
+    plan = planned(project("exception", ", amount INT", ", amount"))
+    assert (plan.kind, "'amount' INT is missing" in plan.reason) == (Kind.REFUSED, True), plan
+    edited = project("evolve", ", amount INT", ", amount")
+    plan = planned(edited)
+    assert (plan.kind, plan.added, plan.removed, plan.changed) == (Kind.CHANGED, 0, 0, 15), plan
+    assert plan.columns == {"amount": 15}
+    estimate = planned(edited, estimate=True)
+    assert (estimate.kind in (Kind.CHANGED, Kind.SAME), estimate.added, estimate.removed) == (True, 0, 0), estimate
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+    ran = CliRunner().invoke(main, ["reconcile", "warehouse", "--project", str(edited)])
+    assert ran.exit_code == 0, ran.output
+    assert planned(edited).kind is Kind.SAME

@@ -176,3 +176,25 @@ def test_a_second_table_of_somebody_is_left_alone(
     assert producer.flush(20) == 0
     ran = CliRunner().invoke(main, ["adopt", "copied", "--project", str(stack.project), "--shadow-suffix", "_new"])
     assert (ran.exit_code, "has rows that the platform has not written" in ran.output) == (1, True), ran.output
+
+
+def test_a_key_in_two_partitions_of_the_first_topic_is_told(
+    stack: Stack, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSERT_PLATFORM_HOME", str(stack.lake))
+    copy = make_topic(name=f"{stack.topic}-copy", partitions=2, config={"cleanup.policy": "compact"})
+    write_project(
+        stack.project,
+        TOPIC.format(name="source", topic=stack.topic, columns=KINDS),
+        TOPIC.format(name="copied", topic=copy, columns=KINDS),
+        "INSERT INTO copied SELECT * FROM source;",
+    )
+    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    key, value = '{"id":1}', json.dumps({"id": 1, "grp": "g", "amount": 1})
+    for topic, lane in ((stack.topic, 0), (copy, 0), (copy, 1)):
+        producer.produce(topic, key=key, value=value, partition=lane)
+    assert producer.flush(20) == 0
+    code, (told,) = shadow(stack, "copied", "--for", "1s", "--settle", "0s")
+    first = told["first"]
+    assert (code, told["equal"], first["equal"], first["duplicates"]) == (3, False, False, 1)
+    assert (counts(first), first["duplicate_keys"], told["second"]["equal"]) == ((0, 0, 0), ["id=1"], True)

@@ -46,11 +46,14 @@ CASES: dict[str, tuple[list[list[Any]], dict[str, Any], dict[str, int]]] = {
     "twice": ([*GOOD, GOOD[0]], {}, {"equal_rows": 1, "twice": 1}),
     "refused": ([GOOD[0]], {"refused": [[6]]}, {"equal_rows": 1, "refused": 1}),
     "refused, but there": (GOOD, {"refused": [[6]]}, {"equal_rows": 2}),
+    "moving": (
+        [[1, "later", 2], [9, "new", 1]], {"later": lambda: [[1], [6], [9], [2], [77]]}, {"moving": 3}),
+    "moving, but as it should be": (GOOD, {"later": lambda: [[1]]}, {"equal_rows": 2}),
     "left open": ([*GOOD, [5, "f", 5]], {}, {"equal_rows": 2, "open_keys": 1}),
     "a topic that lost its oldest records": (
         [*GOOD, [9, "x", 9], [3, "c", 3]], {"lost_records": True}, {"equal_rows": 2, "unknown": 1, "extra": 1}),
 }  # fmt: skip
-STATUSES = ("equal_rows", "missing", "extra", "stale", "twice", "refused", "open_keys", "unknown")
+STATUSES = ("equal_rows", "missing", "extra", "stale", "twice", "refused", "open_keys", "moving", "unknown")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -35,6 +35,7 @@ def checked(
         target=SimpleNamespace(table=UNMASKED, source=SimpleNamespace(table=UNMASKED), insert=None),
         refused=refused,
         changes=changes,
+        changes_with_failures=changes,
         store=SimpleNamespace(head=lambda: None),
     )
     return check_everything(spark, hop, upto=upto)  # type: ignore[arg-type]

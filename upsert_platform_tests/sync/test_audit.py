@@ -16,7 +16,8 @@ from upsert_platform.sync.binding import Target, bind, load
 
 DECLARED = """
 CREATE TABLE orders (
-  id BIGINT, name VARCHAR(20), amount DECIMAL(10, 2), n INT, ok BOOLEAN, day DATE, PRIMARY KEY (id) NOT ENFORCED
+  id BIGINT, name VARCHAR(20), amount DECIMAL(10, 2), n INT, ok BOOLEAN, day DATE,{metadata}
+  PRIMARY KEY (id) NOT ENFORCED
 ) WITH (
   'connector' = '{connector}', 'topic' = 'orders', 'properties.bootstrap.servers' = 'localhost:1',
   'key.format' = 'json', 'value.format' = 'json', 'value.fields-include' = 'EXCEPT_KEY'{more}
@@ -29,8 +30,11 @@ CREATE TABLE serving (id BIGINT, name STRING, n BIGINT, PRIMARY KEY (id) NOT ENF
 """
 
 
-def bound(folder: Path, insert: str, *, connector: str = "upsert-kafka", more: str = "") -> Target:
-    (folder / "orders.sql").write_text(DECLARED.format(insert=insert, connector=connector, more=more), "utf-8")
+def bound(
+    folder: Path, insert: str, *, connector: str = "upsert-kafka", more: str = "", metadata: str = ""
+) -> Target:
+    text = DECLARED.format(insert=insert, connector=connector, more=more, metadata=metadata)
+    (folder / "orders.sql").write_text(text, "utf-8")
     return bind(*load(folder)).targets["serving"]
 
 
@@ -43,6 +47,10 @@ SELECTIONS: dict[str, tuple[dict[str, Any], list[Condition]]] = {
     "SELECT id, name, n FROM orders WHERE (name IN ('a', 'b') AND n IS NOT NULL) AND ok = TRUE": (
         PLAIN, [Condition("name", "in", ("a", "b")), Condition("n", "is not null"), Condition("ok", "=", True)]),
     "SELECT id, name, n FROM orders WHERE 5 < n": (PLAIN, [Condition("n", ">", 5)]),
+    r"SELECT id, name, n FROM orders WHERE name <> 'C:\temp''s' AND name IN ('\n', '%')": (
+        PLAIN, [Condition("name", "<>", r"C:\temp's"), Condition("name", "in", (r"\n", "%"))]),
+    "SELECT id, name, n FROM orders WHERE ok IS NULL AND NOT (name IS NULL)": (
+        PLAIN, [Condition("ok", "is null"), Condition("name", "is not null")]),
 }  # fmt: skip
 
 
@@ -64,6 +72,10 @@ REFUSED = {
     "SELECT id, name, n FROM orders WHERE n > 1 OR n < 0": "does not evaluate WHERE",
     "SELECT id, name, n FROM orders WHERE name LIKE 'a%'": "does not evaluate WHERE",
     "SELECT id, name, n FROM orders WHERE day > '2024-01-01'": "does not compare 'day'",
+    "SELECT id, name, n FROM orders WHERE ok IS NOT TRUE": "does not evaluate WHERE",
+    "SELECT id, name, n FROM orders WHERE NOT (ok IS FALSE)": "does not evaluate WHERE",
+    "SELECT id, name, n FROM orders WHERE ok IS TRUE": "does not evaluate WHERE",
+    "SELECT id, name, n FROM orders WHERE name IS NOT JSON": "does not evaluate WHERE",
 }
 
 
@@ -72,6 +84,17 @@ def test_what_is_computed_is_refused_by_name(query: str, tmp_path: Path) -> None
     target = bound(tmp_path, f"INSERT INTO serving {query}")
     with pytest.raises(NotJudgedError, match=REFUSED[query]):
         selection_of(target, {})
+
+
+def test_metadata_is_no_part_of_records(tmp_path: Path) -> None:
+    declared = DECLARED.replace("name VARCHAR(20), amount DECIMAL(10, 2), n INT, ok BOOLEAN, day DATE,", "name STRING,")
+    text = declared.format(
+        insert="INSERT INTO serving SELECT * FROM orders", connector="upsert-kafka", more="",
+        metadata=" n BIGINT METADATA FROM 'offset' VIRTUAL,",
+    )  # fmt: skip
+    (tmp_path / "orders.sql").write_text(text, "utf-8")
+    with pytest.raises(NotJudgedError, match="'n' is an expression"):
+        selection_of(bind(*load(tmp_path)).targets["serving"], {})
 
 
 def test_records_are_told_as_they_are_declared(tmp_path: Path) -> None:

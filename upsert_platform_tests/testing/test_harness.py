@@ -254,3 +254,37 @@ def test_an_audit_of_tables_in_memory_asks_no_broker(users: testing.ProjectUnder
     started = time.monotonic()
     assert users.run("audit").checks == {"tables/copies:equals_topic": False}
     assert time.monotonic() - started < 20  # a broker that is not there is waited for a minute
+
+
+GROUPED = f"""
+CREATE TABLE orders (id BIGINT, region STRING, PRIMARY KEY (id) NOT ENFORCED)
+  WITH ('connector' = 'upsert-kafka', 'topic' = 'orders', {KAFKA});
+CREATE TABLE regions (region STRING, n BIGINT, PRIMARY KEY (region) NOT ENFORCED) WITH ({STORE}{{more}});
+INSERT INTO regions SELECT region, COUNT(*) FROM orders GROUP BY region;
+"""
+
+
+def test_rows_with_a_null_in_their_key_are_set_aside_as_by_real_tables(tmp_path: Path) -> None:
+    with testing.project(declare(tmp_path, GROUPED.replace("{more}", ""))) as shop:
+        shop.send("orders", [{"id": 1, "region": "a"}, {"id": 2, "region": None}, {"id": 3, "region": None}])
+        shop.sync()
+        assert shop.rows("regions") == [{"region": "a", "n": 1}]
+        shop.send("orders", [{"id": 3, "region": "a"}])
+        shop.delete("orders", [{"id": 2}])
+        shop.sync()
+        assert shop.rows("regions") == [{"region": "a", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (", 'on-error' = 'fail'", "primary key column 'region' is null"),
+        (", 'max.refused.rows' = '1'", "2 rows were refused, more than 'max.refused.rows' = 1"),
+    ],
+)
+def test_a_null_key_ends_a_write_where_its_options_say_so(tmp_path: Path, more: str, told: str) -> None:
+    sql = GROUPED.replace("{more}", more).replace("n BIGINT, PRIMARY KEY (region)", "n BIGINT, PRIMARY KEY (region, n)")
+    with testing.project(declare(tmp_path, sql.replace("COUNT(*)", "id").replace(" GROUP BY region", ""))) as shop:
+        shop.send("orders", [{"id": 1, "region": None}, {"id": 2, "region": None}])
+        with pytest.raises(UpsertPlatformError, match=told):
+            shop.sync()
