@@ -177,8 +177,8 @@ def reduce_history(
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)
     upto = _reducible(head.batch, upto)
-    # Looked at once: a record that is quarantined behind this look counts in neither, as one of a batch that comes after
-    # the compaction. Were older rows of other partitions kept without the tombstones of their keys, they would live again.
+    # Looked at once: a record that is quarantined behind this look counts in neither, as one of a batch that comes
+    # after the compaction. Older rows of other partitions that stay without their keys' tombstones would live again.
     quarantines = _has_quarantined(store)
     floor = min(_droppable_tombstones(applied_everywhere, quarantines=quarantines), upto)
     # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.

@@ -126,7 +126,7 @@ def test_batch_committed_meanwhile_is_kept_and_another_compaction_is_not_undone(
 def test_a_record_that_is_quarantined_meanwhile_brings_no_deleted_key_back(
     spark: SparkSession, store: ChangelogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Key 1 was written in partition 0 and deleted in partition 1; a sync sets a record aside while history is reduced."""
+    """Key 1 was written in partition 0 and deleted in partition 1; meanwhile a sync sets a record aside."""
     commit(spark, store, [(1, "a"), (2, "b")])
     commit(spark, store, [(1, None)], partition=1)
     real, met = raise_floor, []
