@@ -9,12 +9,16 @@ import json
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.head import commit_record
+from upsert_platform.changelog.head import HISTORY_DEPTH, commit_record
 from upsert_platform.changelog.store import ChangelogStore
 
+if TYPE_CHECKING:
+    from deltalake.table import Metadata
+
 TIMES_PROPERTY: Final = "upsert.changelog.times"
+LOG_RETENTION: Final = "delta.logRetentionDuration"
 _HOUR: Final = 3_600_000
 _DAY: Final = 24 * _HOUR
 _APART: Final = ((800 * _DAY, 30 * _DAY), (2 * _DAY, _DAY), (0, _HOUR))
@@ -26,15 +30,20 @@ _Noted = tuple[int, int]
 """A batch, and when it was committed, milliseconds since 1970."""
 
 
-def last_batch_before(store: ChangelogStore, moment: datetime) -> int:
+def last_batch_before(store: ChangelogStore, moment: datetime, *, as_noted: bool = False) -> int:
     """The last batch that was committed before a moment, 0 if none was.
 
-    Of batches whose commits the table's log has no longer, it is as near as noted times tell, never below.
+    Of batches whose commits the table's log has no longer, it is as near as noted times tell, and never above: a batch
+    whose time is not known counts as later.
+
+    Args:
+        as_noted: where noted times are an hour or a day apart, the moment is that much later: for rows that something
+            lets go of at that moment, which are missed otherwise until the next time that is noted.
     """
-    return last_batches_before(store, (moment,))[0]
+    return last_batches_before(store, (moment,), as_noted=as_noted)[0]
 
 
-def last_batches_before(store: ChangelogStore, moments: Sequence[datetime]) -> list[int]:
+def last_batches_before(store: ChangelogStore, moments: Sequence[datetime], *, as_noted: bool = False) -> list[int]:
     """Return `last_batch_before` of several moments; the log is read once."""
     if store.head() is None:
         return [0] * len(moments)
@@ -46,46 +55,79 @@ def last_batches_before(store: ChangelogStore, moments: Sequence[datetime]) -> l
             known.append((int(record["batch"]), int(commit["timestamp"])))
     whole = not known or history[-1].get("version") == 0
     noted = [] if whole else _noted(store)
-    return [_last_before(int(moment.timestamp() * 1000), known, noted, whole=whole) for moment in moments]
+    found = []
+    for moment in moments:
+        at = int(moment.timestamp() * 1000)
+        told = next((batch for batch, committed in known if committed < at), None)
+        if told is None:
+            later = at + (_apart(now=_now(), at=at) if as_noted else 0)
+            told = max((batch for batch, committed in noted if committed < later), default=0)
+        found.append(told)
+    return found
 
 
-def _last_before(moment: int, known: Sequence[_Noted], noted: Sequence[_Noted], *, whole: bool) -> int:
-    found = next((batch for batch, at in known if at < moment), None)
-    if found is not None or whole:
-        return found or 0
-    return min([known[-1][0], *(batch - 1 for batch, at in noted if at >= moment)])
-
-
-def times_to_note(store: ChangelogStore) -> str | None:
+def times_to_note(store: ChangelogStore, *, depths: Sequence[int | None] = (HISTORY_DEPTH,)) -> str | None:
     """Return the new value of the property that keeps commit times before the log is pruned, or None if it is up to
     date.
+
+    Args:
+        depths: of the log that are looked at, one after the other, until one reaches back to what was noted last. The
+            whole log is, where nothing was noted.
     """
     noted = _noted(store)
-    found = dict(noted)
-    head, committed = store.head(), store.committed_at()
-    if noted and head is not None and committed is not None:
-        found.setdefault(head.batch, int(committed.timestamp() * 1000))
-    else:  # the whole log only once: afterwards it is looked at more often than it loses something
-        for commit in store.opened().history():  # the newest first; the oldest commit of a batch made it
-            record = commit_record(commit.get("userMetadata"))
-            if record is not None and record["batch"] and "timestamp" in commit:
-                found[int(record["batch"])] = int(commit["timestamp"])
-    thinned = _thinned(sorted(found.items()), now=int(time.time() * 1000))
+    since = noted[-1][1] if noted else 0
+    told: dict[int, int] = {}
+    delta = store.opened()
+    for depth in depths if noted else (None,):
+        commits = [
+            (int(record["batch"]), int(commit["timestamp"]))
+            for commit in delta.history(depth)
+            if (record := commit_record(commit.get("userMetadata"))) is not None and "timestamp" in commit
+        ]
+        told = dict(commits)  # the newest first; the oldest commit of a batch made it
+        if not commits or commits[-1][1] <= since:
+            break
+    found = {batch: at for batch, at in told.items() if batch} | dict(noted)
+    thinned = _thinned(sorted(found.items()), now=_now())
     return None if thinned == noted else json.dumps(thinned, separators=(",", ":"))
 
 
+def are_due(store: ChangelogStore) -> bool:
+    """Return whether times were noted so long ago that the log, which Delta Lake cuts by itself, may lose some.
+
+    It keeps thirty days, or two hours of a table that was committed to every second once.
+    """
+    metadata = store.metadata()
+    if metadata is None:
+        return False
+    noted = _noted_in(metadata)
+    every = _HOUR if LOG_RETENTION in metadata.configuration else _DAY
+    return _now() - (noted[-1][1] if noted else metadata.created_time or 0) >= every
+
+
+def _now() -> int:
+    return int(time.time() * 1000)
+
+
 def _noted(store: ChangelogStore) -> list[_Noted]:
-    text = store.opened().metadata().configuration.get(TIMES_PROPERTY, "[]")
-    return [(int(batch), int(at)) for batch, at in json.loads(text)]
+    return _noted_in(store.opened().metadata())
+
+
+def _noted_in(metadata: Metadata) -> list[_Noted]:
+    return [(int(batch), int(at)) for batch, at in json.loads(metadata.configuration.get(TIMES_PROPERTY, "[]"))]
 
 
 def _thinned(times: list[_Noted], *, now: int) -> list[_Noted]:
-    """The first time of each hour, of older ones of each day, of those of two years ago of thirty days."""
+    """The last time of each hour, of older ones of each day, of those of two years ago of thirty days."""
     kept: dict[tuple[int, int], _Noted] = {}
     for batch, at in times:
-        apart = next(apart for age, apart in _APART if now - at >= age or not age)
-        kept.setdefault((apart, at // apart), (batch, at))
+        apart = _apart(now=now, at=at)
+        kept[apart, at // apart] = (batch, at)
     return list(kept.values())
+
+
+def _apart(*, now: int, at: int) -> int:
+    return next(apart for age, apart in _APART if now - at >= age or not age)
 
 
 def first_commit_after(store: ChangelogStore, batch: int) -> datetime | None:

@@ -177,7 +177,10 @@ def reduce_history(
     if head is None or head.batch == 0:
         return CompactionReport(0, 0, 0, 0)
     upto = _reducible(head.batch, upto)
-    floor = min(droppable_tombstones(store, applied_everywhere), upto)
+    # Looked at once: a record that is quarantined behind this look counts in neither, as one of a batch that comes
+    # after the compaction. Older rows of other partitions that stay without their keys' tombstones would live again.
+    quarantines = _has_quarantined(store)
+    floor = min(_droppable_tombstones(applied_everywhere, quarantines=quarantines), upto)
     # Told first: a kill after this refuses no destination that there is, and one before it drops nothing.
     raise_floor(store, floor, reduced=upto)
     found = [item for item in store.files() if item.first_batch is None or item.first_batch <= upto]
@@ -188,7 +191,6 @@ def reduce_history(
     # A tombstone that is dropped leaves no older row of its key: spans end where tombstones are kept.
     changes = changes.withColumn(_SPAN, _span_of(rows.BATCH, {end for end in applied if end >= floor}))
     key = [*store.table.primary_key, _SPAN]
-    quarantines = bool(quarantined_places(store).num_rows)
     # What is replayed later on must find the rows that overtook it in its own partition, be they the key's last or not.
     count = sum(item.rows or 0 for item in found)
     latest = last_rows(changes, key=key, count=count, of_partitions=quarantines)
@@ -229,10 +231,14 @@ def _replace(
         )
 
 
-def droppable_tombstones(store: ChangelogStore, applied_everywhere: int) -> int:
-    """The batch up to which tombstones are not needed any more. No JVM."""
+def _has_quarantined(store: ChangelogStore) -> bool:
+    return quarantined_places(store).num_rows > 0
+
+
+def _droppable_tombstones(applied_everywhere: int, *, quarantines: bool) -> int:
+    """The batch up to which tombstones are not needed any more."""
     # A record in quarantine may be replayed: the tombstone that overtook it must still be there then.
-    return 0 if quarantined_places(store).num_rows else applied_everywhere
+    return 0 if quarantines else applied_everywhere
 
 
 def _reducible(head: int, upto: int | None) -> int:
@@ -247,7 +253,9 @@ def is_worthwhile(store: ChangelogStore, *, applied_everywhere: int, upto: int |
     if store.mode != "upsert":
         return len(small_files(store)) >= FEW_FILES
     upto = _reducible(head.batch, upto)
-    return reduced_upto(store) < upto or min(droppable_tombstones(store, applied_everywhere), upto) > head.floor
+    if reduced_upto(store) < upto:
+        return True
+    return min(_droppable_tombstones(applied_everywhere, quarantines=_has_quarantined(store)), upto) > head.floor
 
 
 def compact(

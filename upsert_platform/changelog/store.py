@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
     from deltalake import CommitProperties, DeltaTable
+    from deltalake.table import Metadata
     from pyspark.sql import DataFrame, SparkSession
 
 _RUN_DEPTH: Final = 5000
@@ -315,6 +316,11 @@ class ChangelogStore:
                     ) from error
                 time.sleep(random.uniform(0.01, 0.02 * 2**number))
         return False
+
+    def metadata(self) -> Metadata | None:
+        """Return what the table says of itself, as of the latest look; None where it does not exist. No JVM."""
+        delta = self._looked_at()
+        return None if delta is None else delta.metadata()
 
     def opened(self) -> DeltaTable:
         """The table as it is now.

@@ -6,20 +6,26 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.commit_times import TIMES_PROPERTY, times_to_note
-from upsert_platform.changelog.head import ERASED_PROPERTY, FLOOR_PROPERTY, HISTORY_PROPERTY, Applied, applied_name
+from upsert_platform.changelog.commit_times import LOG_RETENTION, TIMES_PROPERTY, are_due, times_to_note
+from upsert_platform.changelog.head import (
+    ERASED_PROPERTY,
+    FLOOR_PROPERTY,
+    HISTORY_DEPTH,
+    HISTORY_PROPERTY,
+    Applied,
+    applied_name,
+)
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import file_system
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
-_LOG_RETENTION: Final = "delta.logRetentionDuration"
 _COMMIT: Final = re.compile(r"(\d{20})\.(json|crc|checkpoint\.parquet)$")
 """Name of a commit in a log, or of a checkpoint; the number is the version."""
 
@@ -92,20 +98,28 @@ def reduced_upto(store: ChangelogStore) -> int:
     return max((record.get("reduced", 0) for record in store.commit_records()), default=0)
 
 
+def note_times(store: ChangelogStore) -> None:
+    """Notes when batches were committed (`commit_times`), about once a day: Delta Lake cuts the log by itself."""
+    if are_due(store):
+        _with_times(store, {}, depths=(HISTORY_DEPTH, HISTORY_DEPTH * 10, None))
+
+
 def prune_log(store: ChangelogStore, *, hours: int) -> None:
     """Deletes what the table's log tells of versions older than so many hours, behind a checkpoint.
 
     When batches were committed is noted first (`commit_times`).
     """
     if store.head() is not None:
-        table = _with_times(store, {_LOG_RETENTION: f"interval {hours} hours"})
+        table = _with_times(store, {LOG_RETENTION: f"interval {hours} hours"})
         table.create_checkpoint()
         table.cleanup_metadata()
 
 
-def _with_times(store: ChangelogStore, properties: dict[str, str]) -> DeltaTable:
+def _with_times(
+    store: ChangelogStore, properties: dict[str, str], *, depths: Sequence[int | None] = (HISTORY_DEPTH,)
+) -> DeltaTable:
     """The table, once it has properties and the times of batches whose commits it is about to lose."""
-    times = times_to_note(store)
+    times = times_to_note(store, depths=depths)
     wanted = {**properties, **({} if times is None else {TIMES_PROPERTY: times})}
 
     def change(delta: DeltaTable, commit: CommitProperties) -> None:

@@ -67,7 +67,7 @@ def discover(
     from upsert_platform.discovery.declare_matching import registry_at
     from upsert_platform.discovery.discover import discover_topic, matching
     from upsert_platform.discovery.sample import sample_topic, topics_of
-    from upsert_platform.discovery.table import Cluster
+    from upsert_platform.discovery.table import Cluster, check_names
 
     declared = _properties(properties)
     if registry is None and _REGISTRY in _known():
@@ -81,6 +81,8 @@ def discover(
     if not wanted:
         what = f"no topic matches '{pattern}'" if pattern else "there is no topic"
         raise click.ClickException(f"{what} on {endpoint.servers}; name other brokers with --bootstrap-servers")
+    if folder is not None:
+        check_names(wanted)  # a file per table
     asked = registry_at(_value(registry)) if registry else None
     found: list[Discovery] = []
     for topic in wanted:

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from typing import Final
 
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.discovery.json_shape import columns_of, texts_in
-from upsert_platform.discovery.shape import BIGINT, BOOLEAN, BYTES, DOUBLE, STRING, FoundColumn, Side
+from upsert_platform.discovery.shape import (
+    BIGINT,
+    BOOLEAN,
+    BYTES,
+    DOUBLE,
+    MOST_DIGITS,
+    STRING,
+    Found,
+    FoundColumn,
+    Side,
+)
 from upsert_platform.discovery.texts import SQL, standard_of
 from upsert_platform.formats.json.tree import Tree
 
 _STANDARD: Final = "timestamp-format.standard"
-_MYSQL: Final = re.compile(r"(\w+)(?:\((\d+)(?:,(\d+))?\))?( unsigned)?", re.IGNORECASE)
+_MYSQL: Final = re.compile(r"(\w+)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?(\s*unsigned)?", re.IGNORECASE)
+_WIDE: Final = LogicalType(TypeName.DECIMAL, precision=MOST_DIGITS, scale=18)
+"""Of a column of MySQL whose digits nobody told."""
+_NO_PARAMETERS: Final = (
+    "the messages tell MySQL's type '{name}' without {what} (TiCDC's do): declare {those} of the column"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +100,7 @@ def _side(form: _Form, bodies: Sequence[dict[str, Tree]], *, schema_included: bo
     if schema_included:
         options[f"{form.format}.schema-include"] = "true"
     if form.format == "canal-json":
-        columns = _with_declared_types(columns, bodies)
+        columns = _with_declared_types(columns, bodies, images)
     key = _key(form, bodies)
     if form.key and not key:
         doubts.append("messages name no primary key; declare it where the rows have one")
@@ -99,35 +115,65 @@ def _key(form: _Form, bodies: Sequence[dict[str, Tree]]) -> tuple[str, ...]:
     return ()
 
 
-def _with_declared_types(columns: Sequence[FoundColumn], bodies: Sequence[dict[str, Tree]]) -> tuple[FoundColumn, ...]:
+def _with_declared_types(
+    columns: Sequence[FoundColumn], bodies: Sequence[dict[str, Tree]], images: Sequence[Tree]
+) -> tuple[FoundColumn, ...]:
     """Canal writes every value as text and the types of MySQL beside it."""
     declared: dict[str, str] = {}
     for body in bodies:
         kinds = body.get("mysqlType")
         declared |= {name: kind for name, kind in kinds if isinstance(kind, str)} if isinstance(kinds, tuple) else {}
-    return tuple(
-        replace(column, type=logical, doubt="")
-        if column.name in declared and (logical := mysql_type(declared[column.name])) is not None
-        else column
-        for column in columns
-    )
+    found = []
+    for column in columns:
+        known = mysql_type(declared[column.name]) if column.name in declared else None
+        if known is not None and known.type == _WIDE and not all(map(_fits_wide, _texts_of(images, column.name))):
+            known = replace(known, type=STRING)
+        found.append(column if known is None else replace(column, type=known.type, doubt=known.doubt))
+    return tuple(found)
 
 
-def mysql_type(text: str) -> LogicalType | None:
-    """Return the type of a column that MySQL declares; None where values are best read as they look."""
+def _texts_of(images: Sequence[Tree], column: str) -> Iterator[str]:
+    for image in images:
+        yield from (value for name, value in image if name == column and isinstance(value, str))
+
+
+def _fits_wide(text: str) -> bool:
+    """Return whether a number is itself as a DECIMAL of the widest type."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return False
+    exponent = number.as_tuple().exponent
+    return isinstance(exponent, int) and -exponent <= (_WIDE.scale or 0) and number.adjusted() < MOST_DIGITS - 18
+
+
+def mysql_type(text: str) -> Found | None:
+    """Return the type of a column that MySQL declares; None where values are best read as they look.
+
+    A type without parameters may have had some: it becomes the widest one, with a doubt.
+    """
     found = _MYSQL.match(text.strip())
     if found is None:
         return None
     name, first, second, unsigned = found[1].lower(), found[2], found[3], found[4]
     if name in ("decimal", "numeric"):
-        return LogicalType(TypeName.DECIMAL, precision=min(38, int(first or 10)), scale=int(second or 0))
+        return _decimal(name, first, second)
     if name == "bigint" and unsigned:
-        return LogicalType(TypeName.DECIMAL, precision=20, scale=0)
+        return Found(LogicalType(TypeName.DECIMAL, precision=20, scale=0))
     if name in ("datetime", "timestamp"):
-        return LogicalType(TypeName.TIMESTAMP, precision=6 if int(first or 0) > 3 else 3)
+        told = "" if first else _NO_PARAMETERS.format(name=name, what="the digits of its fraction", those="those")
+        return Found(LogicalType(TypeName.TIMESTAMP, precision=3 if first and int(first) <= 3 else 6), told)
     plain = {
         "tinyint": BIGINT, "smallint": BIGINT, "mediumint": BIGINT, "int": BIGINT, "integer": BIGINT, "bigint": BIGINT,
         "float": DOUBLE, "double": DOUBLE, "boolean": BOOLEAN, "date": LogicalType(TypeName.DATE),
         "time": LogicalType(TypeName.TIME, precision=0),
     }  # fmt: skip
-    return plain.get(name, STRING if name not in ("blob", "binary", "varbinary", "bit") else BYTES)
+    return Found(plain.get(name, STRING if name not in ("blob", "binary", "varbinary", "bit") else BYTES))
+
+
+def _decimal(name: str, precision: str | None, scale: str | None) -> Found:
+    if precision is None:
+        return Found(_WIDE, _NO_PARAMETERS.format(name=name, what="its digits", those="DECIMAL(p, s) with those"))
+    if int(precision) > MOST_DIGITS:
+        return Found(STRING, f"MySQL's type has {precision} digits, and no DECIMAL more than {MOST_DIGITS}")
+    return Found(LogicalType(TypeName.DECIMAL, precision=int(precision), scale=int(scale or 0)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.core.errors import DeclarationError, Problem, SourceLocation
 from upsert_platform.discovery.discover import Discovery, discover_topic, matching
 from upsert_platform.discovery.sample import sample_topic, topics_of
-from upsert_platform.discovery.table import SERVERS, Cluster, statement
+from upsert_platform.discovery.table import SERVERS, Cluster, check_names, statement
 from upsert_platform.discovery.targets import Destination, target_statements, written_topics
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def declare_matching(
         variables: values for ``${NAME}``.
 
     Raises:
-        DeclarationError: no servers are given, or a client property is wrong.
+        DeclarationError: no servers are given, a client property is wrong, or topics would be one table.
         EndpointError: the brokers or the registry do not answer, or refuse the login.
     """
     from upsert_platform.kafka.endpoint import KafkaEndpoint
@@ -62,10 +62,10 @@ def declare_matching(
     asked = registry_at(_value(registry, variables)) if registry else None
     named = matching(topics_of(endpoint), pattern)
     written = written_topics(named, to)
+    read = [topic for topic in named if topic not in written]
+    check_names(read)
     found: dict[str, str] = {}
-    for topic in named:
-        if topic in written:
-            continue
+    for topic in read:
         sample = sample_topic(endpoint, topic)
         try:
             discovery = discover_topic(sample, cluster, to=to, variables=variables, registry=asked)

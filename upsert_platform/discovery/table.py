@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from upsert_platform.core.errors import DeclarationError, Problem
 from upsert_platform.core.types import quote_name
 from upsert_platform.core.wording import counted
 from upsert_platform.discovery.sample import Sample
@@ -72,6 +73,27 @@ def table_name(topic: str) -> str:
     return re.sub(r"\W+", "_", topic).strip("_") or "topic"
 
 
+def check_names(topics: Sequence[str]) -> None:
+    """Refuse topics that would be declared as one table.
+
+    Raises:
+        DeclarationError: names them.
+    """
+    named: dict[str, list[str]] = {}
+    for topic in topics:
+        named.setdefault(table_name(topic), []).append(topic)
+    problems = [
+        Problem(
+            f"topics {', '.join(map(repr, found))} would all be table '{name}': declare all but one of them by hand,"
+            " under other names, and discover the others without these"
+        )
+        for name, found in named.items()
+        if len(set(found)) > 1
+    ]
+    if problems:
+        raise DeclarationError(problems)
+
+
 def discovered(sample: Sample, cluster: Cluster, *, registry: SchemaRegistry | None = None) -> DiscoveredTable:
     """Return the declaration of a topic, of which a sample was taken.
 
@@ -123,10 +145,13 @@ def _of_changes(
     cluster: Cluster,
     doubts: list[str],
 ) -> DiscoveredTable:
-    primary = value.primary_key or tuple(item for item in key.names if item in value.names)
-    if not primary or not set(primary) <= set(value.names):
+    # A key that is one text has a name of ours; fields that a row lacks tell apart what its other fields do not.
+    primary = value.primary_key or (() if key.format in ("raw", "csv") else key.names)
+    lacking = [item for item in primary if item not in value.names]
+    if not primary or lacking:
         primary = ()
-        doubts.append("the primary key of the rows is not known: declare PRIMARY KEY (...) NOT ENFORCED")
+        told = f", for no column has {', '.join(map(repr, lacking))} of the key" if lacking else ""
+        doubts.append(f"the primary key of the rows is not known{told}: declare PRIMARY KEY (...) NOT ENFORCED")
     options = {"connector": "kafka", **base, "scan.startup.mode": "earliest-offset", "format": value.format}
     options |= _options(value, cluster, "")
     return DiscoveredTable(name, sample, value.columns, primary, options, key, value, tuple(doubts))

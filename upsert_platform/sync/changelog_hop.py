@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount, total
 from upsert_platform.changelog.store import ChangelogStore, Head, Positions
+from upsert_platform.changelog.upkeep import note_times
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.source import Source, TakesSnapshots
 from upsert_platform.core.task_runner import TaskRunner
@@ -145,6 +147,9 @@ class ChangelogHop:
             ranges = self._next_ranges(spark, plan, head, record_bytes=_mean_bytes(accounts))
             if not ranges:
                 break
+            if not batches:
+                with suppress(ChangelogError):  # other commits come first all the time; the next sync notes them
+                    note_times(self.store)
             since = time.monotonic()
             offsets = sum(item.offsets for item in ranges)
             with told_while_waiting(waiting, f"batch {head.batch + 1}: reading {offsets:,} offsets"):

@@ -52,7 +52,7 @@ def gone_upto(store: ChangelogStore, lifetimes: PartitionLifetimes, *, now: date
     moments = [now - life, *(datetime.fromtimestamp(hour, UTC) - life for hour in hours)]
     absent, *found = (
         batch if moment.timestamp() >= lifetimes.since else 0
-        for moment, batch in zip(moments, last_batches_before(store, moments), strict=True)
+        for moment, batch in zip(moments, last_batches_before(store, moments, as_noted=True), strict=True)
     )
     upto = dict(zip(hours, found, strict=True))
     return absent, {name: min(absent, upto[hour]) for name, hour in made.items()}

@@ -292,7 +292,8 @@ def _may_have_expired(hop: DestinationHop) -> int:
     seconds = hop.destination.time_to_live() if isinstance(hop.destination, ExpiresRows) else None
     if seconds is None:
         return 0
-    return last_batch_before(hop.store, datetime.now(UTC) - timedelta(seconds=seconds) + EXPIRY_MARGIN)
+    moment = datetime.now(UTC) - timedelta(seconds=seconds) + EXPIRY_MARGIN
+    return last_batch_before(hop.store, moment, as_noted=True)
 
 
 def _compare(

@@ -123,6 +123,25 @@ def test_batch_committed_meanwhile_is_kept_and_another_compaction_is_not_undone(
     assert snapshot(spark, store, after=2) == {2: None, 4: "d"}
 
 
+def test_a_record_that_is_quarantined_meanwhile_brings_no_deleted_key_back(
+    spark: SparkSession, store: ChangelogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key 1 was written in partition 0 and deleted in partition 1; meanwhile a sync sets a record aside."""
+    commit(spark, store, [(1, "a"), (2, "b")])
+    commit(spark, store, [(1, None)], partition=1)
+    real, met = raise_floor, []
+
+    def meanwhile(*args: Any, **more: Any) -> None:
+        met.append(commit(spark, store, [(3, "c")], quarantined=1))
+        real(*args, **more)
+
+    monkeypatch.setattr(compaction, "raise_floor", meanwhile)
+    compaction.compact(spark, store, applied_everywhere=2)
+    assert [head.batch for head in met] == [3]
+    held = {key: value for key, value in snapshot(spark, store).items() if value is not None}
+    assert held == {2: "b", 3: "c"}
+
+
 def test_what_another_compaction_replaced_is_left_to_it(
     spark: SparkSession, store: ChangelogStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,10 +6,13 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from upsert_platform.cli.main import main
+from upsert_platform.core.errors import DeclarationError
+from upsert_platform.discovery.declare_matching import declare_matching
 from upsert_platform.discovery.sample import sample_topic
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.properties import read_properties
@@ -61,3 +64,25 @@ def test_a_declaration_that_is_there_is_not_written_over(
     assert again.exit_code == 1
     assert f"kept {file}: it is there already" in again.stderr
     assert file.read_text() == "-- mine"
+
+
+def test_of_topics_that_would_be_one_table_none_is_left_out_in_silence(
+    kafka_bootstrap: str, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic()
+    first, second = (make_topic(name=f"{topic}{end}") for end in ("-eu", "_eu"))
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for name in (first, second):
+        producer.produce(name, key=b"1", value=b'{"n":1}')
+    assert producer.flush(60) == 0
+    options = {"properties.bootstrap.servers": kafka_bootstrap}
+    with pytest.raises(DeclarationError, match="would all be table") as refused:
+        declare_matching(f"{topic}*", options, variables={})
+    assert f"'{first}'" in str(refused.value)
+    assert f"'{second}'" in str(refused.value)
+    words = ["discover", first, second, "--bootstrap-servers", kafka_bootstrap]
+    told = CliRunner().invoke(main, [*words, "--into", str(tmp_path / "shop")])
+    assert told.exit_code != 0
+    assert "would all be table" in str(told.exception) + told.output
+    assert not (tmp_path / "shop").exists()
+    assert CliRunner().invoke(main, words).exit_code == 0

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upsert_platform.core.errors import DeclarationError
 from upsert_platform.discovery.change_shape import mysql_type
 from upsert_platform.discovery.discover import Discovery, discover_topic, matching
 from upsert_platform.discovery.sample import Record, Sample
 from upsert_platform.discovery.side_shape import side_of
-from upsert_platform.discovery.table import Cluster, table_name
+from upsert_platform.discovery.table import Cluster, check_names, table_name
 from upsert_platform.formats import build_decoder
 
 CLUSTER = Cluster("localhost:1")
@@ -231,15 +232,60 @@ def test_change_data_is_known_by_its_form(form: str, value: dict[str, Any], key:
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("key", "lacking"),
     [
-        ("bigint(20)", "BIGINT"), ("bigint(20) unsigned", "DECIMAL(20, 0)"), ("decimal(10,2)", "DECIMAL(10, 2)"),
-        ("datetime", "TIMESTAMP(3)"), ("timestamp(6)", "TIMESTAMP(6)"), ("date", "DATE"), ("varchar(9)", "STRING"),
-        ("double", "DOUBLE"),
+        (b'{"id":1,"__dbz__physicalTableIdentifier":"shard2.orders"}', "'__dbz__physicalTableIdentifier' of the key"),
+        (b"1", "the primary key of the rows is not known"),
+    ],
+)
+def test_a_part_of_a_key_is_no_primary_key_of_changes(key: bytes, lacking: str) -> None:
+    """Debezium's ByLogicalTableRouter tells rows of shards apart by a field that the rows themselves lack."""
+    value = {"before": None, "after": {"id": 1, "key": "x"}, "op": "c", "ts_ms": 5}
+    found = found_of((key, json.dumps(value).encode()), compacted=False)
+    assert found.table.primary_key == ()
+    assert any(lacking in doubt for doubt in found.doubts), found.doubts
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "sure"),
+    [
+        ("bigint(20)", "BIGINT", True), ("bigint(20) unsigned", "DECIMAL(20, 0)", True),
+        ("decimal(10,2)", "DECIMAL(10, 2)", True), ("decimal(10, 2)", "DECIMAL(10, 2)", True),
+        ("DECIMAL ( 12 , 4 ) unsigned", "DECIMAL(12, 4)", True), ("numeric(5)", "DECIMAL(5, 0)", True),
+        ("decimal", "DECIMAL(38, 18)", False), ("decimal unsigned", "DECIMAL(38, 18)", False),
+        ("decimal(65,30)", "STRING", False), ("datetime", "TIMESTAMP(6)", False), ("timestamp", "TIMESTAMP(6)", False),
+        ("datetime(0)", "TIMESTAMP(3)", True), ("timestamp(6)", "TIMESTAMP(6)", True), ("date", "DATE", True),
+        ("varchar(9)", "STRING", True), ("double", "DOUBLE", True), ("bigint unsigned", "DECIMAL(20, 0)", True),
     ],
 )  # fmt: skip
-def test_types_that_canal_tells(text: str, wanted: str) -> None:
-    assert str(mysql_type(text)) == wanted
+def test_types_that_canal_tells(text: str, wanted: str, sure: bool) -> None:
+    found = mysql_type(text)
+    assert found is not None
+    assert (str(found.type), not found.doubt) == (wanted, sure)
+
+
+@pytest.mark.parametrize(
+    ("amount", "wanted"),
+    [
+        ("12.34", Decimal("12.34")), ("99999999999999999999.123456789012345678", None), (None, None),
+        ("100000000000000000000.5", "100000000000000000000.5"), ("0.1234567890123456789", "0.1234567890123456789"),
+    ],
+)  # fmt: skip
+def test_amounts_of_a_type_without_digits_are_read_as_they_are(
+    amount: str | None, wanted: Decimal | str | None
+) -> None:
+    """TiCDC tells 'decimal' of a DECIMAL(10, 2), and 'datetime' of a DATETIME(6)."""
+    row = {"id": "1", "amount": amount, "at": "2024-02-29 01:02:03.123456"}
+    value = {"data": [row], "old": None, "type": "INSERT", "isDdl": False, "pkNames": ["id"]}
+    value["mysqlType"] = {"id": "bigint", "amount": "decimal", "at": "datetime"}
+    message = json.dumps(value).encode()
+    found = found_of((None, message), compacted=False)
+    kinds = [(column.name, column.type) for column in found.table.columns]
+    (read,) = build_decoder("canal-json", kinds, {}).decode([message]).rows.to_pylist()
+    assert read["amount"] == (Decimal(amount) if wanted is None and amount else wanted)
+    assert str(read["at"]) == "2024-02-29 01:02:03.123456"
+    assert {column.name for column in found.table.columns if column.doubt} == {"amount", "at"}
+    assert found.text.count("without its digits") == 1
 
 
 def test_what_may_be_meant_otherwise_is_a_comment_at_its_column() -> None:
@@ -267,6 +313,12 @@ def test_names_that_differ_in_case_alone_and_hostile_names_stay_apart() -> None:
 def test_names_of_topics_and_patterns() -> None:
     assert table_name("shop.orders-v2") == "shop_orders_v2"
     assert matching(["shop.a", "shop.b", "other"], "shop.*") == ["shop.a", "shop.b"]
+
+
+def test_topics_that_would_be_one_table_are_refused_by_name() -> None:
+    check_names(["shop.orders", "shop.orders.eu", "users"])
+    with pytest.raises(DeclarationError, match=r"topics 'orders-eu', 'orders\.eu' would all be table 'orders_eu'"):
+        check_names(["users", "orders-eu", "orders.eu"])
 
 
 def test_microseconds_and_zones_are_read_as_they_are_written() -> None:

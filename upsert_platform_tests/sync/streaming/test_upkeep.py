@@ -7,7 +7,7 @@ import os
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,21 @@ import pyarrow as pa
 import pytest
 
 from upsert_platform.changelog import compaction, rows
-from upsert_platform.changelog.commit_times import last_batch_before
+from upsert_platform.changelog.accounting import OffsetRange
+from upsert_platform.changelog.commit_times import TIMES_PROPERTY, last_batch_before
 from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.head import Positions
 from upsert_platform.changelog.live_files import LiveFile
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.changelog.upkeep import applied_before, note_applied, prune_log, remove_unused, trim_log
+from upsert_platform.changelog.upkeep import (
+    applied_before,
+    note_applied,
+    note_times,
+    prune_log,
+    remove_unused,
+    trim_log,
+)
+from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.streaming import upkeep
 from upsert_platform_tests.kafka.tables import declare
 
@@ -89,15 +98,7 @@ def test_when_batches_were_committed_is_known_when_the_log_is_gone(
         return 40 - 3 * batch  # 37 hours ago the first, 4 the last
 
     log = tmp_path / "users" / "_delta_log"
-    for file in log.glob("*.json"):
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-        told = [json.loads(line["commitInfo"].get("userMetadata") or "{}") for line in lines if "commitInfo" in line]
-        batch = told[0].get("upsert_platform", {}).get("batch", 0)
-        at = now - timedelta(hours=hours_ago(batch))
-        for line in lines:
-            if "commitInfo" in line:
-                line["commitInfo"]["timestamp"] = int(at.timestamp() * 1000)
-        file.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+    made_older(log, {batch: now - timedelta(hours=hours_ago(batch)) for batch in range(13)})
     for path in log.iterdir():
         os.utime(path, (now.timestamp() - 5 * 3600,) * 2)
     asked = [hours + 0.5 for hours in range(45)]
@@ -108,8 +109,80 @@ def test_when_batches_were_committed_is_known_when_the_log_is_gone(
     shorten(store)
     commit(store, 14)
     assert len(store.opened().history()) < 20
-    found = {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked}
+    assert {age: last_batch_before(store, now - timedelta(hours=age)) for age in asked} == exact
+    found = {age: last_batch_before(store, now - timedelta(hours=age), as_noted=True) for age in asked}
     assert all(exact[age] <= found[age] <= exact[age] + 1 for age in asked), found
+
+
+def made_older(log: Path, times: Mapping[int, datetime]) -> None:
+    """Sets the time of the commits of each batch, and of the table with batch 0."""
+    for file in log.glob("*.json"):
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+        told = [json.loads(line["commitInfo"].get("userMetadata") or "{}") for line in lines if "commitInfo" in line]
+        at = int(times[told[0].get("upsert_platform", {}).get("batch", 0)].timestamp() * 1000)
+        for line in lines:
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = at
+            if "metaData" in line:
+                line["metaData"]["createdTime"] = at
+        file.write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+
+
+def cut(store: ChangelogStore) -> None:
+    """As Delta Lake by itself: without a look at what is noted."""
+    delta = store.opened()
+    delta.create_checkpoint()
+    for file in Path(store.uri, "_delta_log").glob("*.json"):
+        if int(file.stem) < delta.version():
+            file.unlink()
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_a_batch_whose_time_is_not_known_counts_as_later(tmp_path: Path, noted: bool) -> None:
+    """What is older than a time may be compacted, and is excused where a table lacks it: nothing younger may."""
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    now = datetime.now(UTC)
+    for batch in range(1, 5):  # before Delta Lake's first checkpoint
+        commit(store, batch)
+    days_ago = {batch: 45 - 10 * batch for batch in range(5)}  # 35 days ago the first, 5 the last
+    made_older(tmp_path / "users" / "_delta_log", {batch: now - timedelta(days=age) for batch, age in days_ago.items()})
+    before = store.opened().version()
+    if noted:
+        note_times(store)
+        assert store.opened().version() == before + 1
+        note_times(store)
+        assert store.opened().version() == before + 1, "once a day"
+    cut(store)
+    commit(store, 5)
+    for age in range(1, 50):
+        exact = sum(days_ago[batch] > age for batch in range(1, 5))
+        known = noted or age < days_ago[4]  # of batch 4 the last entry of the log tells
+        assert last_batch_before(store, now - timedelta(days=age, minutes=1)) == (exact if known else 0), age
+
+
+def test_a_sync_notes_times_before_it_commits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    commit(store, 1)
+    assert times_of(store) == []
+    made_older(tmp_path / "users" / "_delta_log", dict.fromkeys(range(2), datetime.now(UTC) - timedelta(days=2)))
+    hop = ChangelogHop(None, store, run="run")  # type: ignore[arg-type]
+    ranges = (OffsetRange("users", 0, 2, 3),)
+    monkeypatch.setattr(hop, "_next_ranges", lambda *_, **__: ranges)
+    seen = []
+
+    def committed(*_: object) -> None:
+        seen.append(times_of(store))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hop, "_commit", committed)
+    with pytest.raises(KeyboardInterrupt):
+        hop.execute(None, None)  # type: ignore[arg-type]
+    assert [[batch for batch, _ in times] for times in seen] == [[1]]
+
+
+def times_of(store: ChangelogStore) -> list[list[int]]:
+    found: list[list[int]] = json.loads(store.opened().metadata().configuration.get(TIMES_PROPERTY, "[]"))
+    return found
 
 
 def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
