@@ -183,7 +183,9 @@ def read_properties(properties: Mapping[str, str]) -> tuple[ClientProperties, li
     group = native.get("group.id", "").strip() or None
 
     def chosen(names: frozenset[str]) -> dict[str, str | SecretStr]:
-        return {name: _secret(value) if is_secret_option(name) else value for name, value in native.items() if name in names}
+        return {
+            name: _secret(value) if is_secret_option(name) else value for name, value in native.items() if name in names
+        }
 
     client = ClientProperties(
         common=chosen(COMMON),

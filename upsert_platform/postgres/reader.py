@@ -147,9 +147,7 @@ class PostgresKeyReader(KeyReader):
 def changed_columns(table: PostgresTable, found: Mapping[str, Found]) -> dict[str, LogicalType]:
     """Columns that are there, whose values the server may give back in another form than they were written."""
     return {
-        name: logical
-        for name, logical in table.types.items()
-        if name in found and changes_values(logical, found[name])
+        name: logical for name, logical in table.types.items() if name in found and changes_values(logical, found[name])
     }
 
 

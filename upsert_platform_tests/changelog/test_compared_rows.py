@@ -103,11 +103,13 @@ VALUES: dict[str, tuple[pa.DataType, list[Any], list[tuple[Any, Any]]]] = {
     "moments": (pa.list_(MOMENT), [None, [FIRST_YEAR - 1], [FIRST_YEAR]], []),
     "row": (PAIR, [None, {"x": None, "y": None}, {"x": 1, "y": NAN}], [({"x": 1, "y": 0.0}, {"x": 1, "y": -0.0})]),
     "map": (
-        pa.map_(pa.string(), pa.int32()), [None, [], [("a", None)], [("a", 1)], [("a", 1), ("b", 2)]],
+        pa.map_(pa.string(), pa.int32()),
+        [None, [], [("a", None)], [("a", 1)], [("a", 1), ("b", 2)]],
         [([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])],
     ),
     "maps": (
-        pa.list_(pa.map_(pa.binary(), pa.float64())), [None, [None], [[(b"\xff", NAN)]], [[(b"\xfe", NAN)]]],
+        pa.list_(pa.map_(pa.binary(), pa.float64())),
+        [None, [None], [[(b"\xff", NAN)]], [[(b"\xfe", NAN)]]],
         [([[(b"\xff", NAN), (b"", 0.0)]], [[(b"", -0.0), (b"\xff", NAN)]])],
     ),
 }

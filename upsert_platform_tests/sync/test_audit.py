@@ -30,9 +30,7 @@ CREATE TABLE serving (id BIGINT, name STRING, n BIGINT, PRIMARY KEY (id) NOT ENF
 """
 
 
-def bound(
-    folder: Path, insert: str, *, connector: str = "upsert-kafka", more: str = "", metadata: str = ""
-) -> Target:
+def bound(folder: Path, insert: str, *, connector: str = "upsert-kafka", more: str = "", metadata: str = "") -> Target:
     text = DECLARED.format(insert=insert, connector=connector, more=more, metadata=metadata)
     (folder / "orders.sql").write_text(text, "utf-8")
     return bind(*load(folder)).targets["serving"]
