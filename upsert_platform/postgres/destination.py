@@ -74,7 +74,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
         self.__dict__["_found"] = prepare_table(self._session, self.table)
 
     def show_added(self) -> None:
-        """From here on, read the table with the columns that ``auto.create`` adds with the next write: they are null."""
+        """From here on, read the table with the columns that the next write adds by ``auto.create``: they are null."""
         if self._settings.auto_create and self._found.columns:
             self._absent = frozenset(self.table.names) - self._found.columns.keys() - {*self.primary_key}
 

@@ -239,7 +239,7 @@ def judged_by_buckets(
 
 
 def stored_key(destination: Destination) -> list[SparkColumn]:
-    """Return the key columns of a change frame with the values that the destination gives back, as its rows have them."""
+    """Return the key columns of a change frame with the values that the rows of the destination have."""
     key = [(name, _column(name)) for name in destination.primary_key]
     if isinstance(destination, StoresOtherValues):
         return [destination.stored_value(name, value) for name, value in key]
