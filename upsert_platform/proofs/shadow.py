@@ -25,8 +25,8 @@ from upsert_platform.sync.comparison import SHOWN_ROWS, Comparison
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.reconcile import check_adoptable
-from upsert_platform.sync.replay_into import declared_there
 from upsert_platform.sync.relations import newest
+from upsert_platform.sync.replay_into import declared_there
 from upsert_platform.sync.verify import check_everything
 
 if TYPE_CHECKING:

@@ -119,7 +119,9 @@ def test_tables_of_another_topic_are_not_replayed_with_it() -> None:
     """Its offsets say nothing of theirs."""
     eu, us = target("eu_serving", "orders_eu", instance="eu"), target("us_serving", "orders_us", instance="us")
     binding = bound(eu, us)
-    assert set(replay_into.new_targets(binding, "orders_eu", {"eu_serving": "serving_2"}, start=START)) == {"eu_serving"}
+    assert set(replay_into.new_targets(binding, "orders_eu", {"eu_serving": "serving_2"}, start=START)) == {
+        "eu_serving"
+    }
     with pytest.raises(DeclarationError, match="table 'us_serving' is not written from 'orders_eu'"):
         replay_into.new_targets(binding, "orders_eu", {"eu_serving": "a", "us_serving": "b"}, start=START)
 
