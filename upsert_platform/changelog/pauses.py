@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -35,12 +37,19 @@ def pause(lake: Lake, table: str, *, reason: str = "") -> None:
     """Pauses a table; one that is paused keeps the time, and gets the reason."""
     before = paused(lake).get(table)
     since = before.since if before else datetime.now(UTC)
-    system, prefix = file_system(lake.paused())
-    if lake.paused().path is not None:
-        system.create_dir(prefix, recursive=True)
-    told = {"table": table, "since": since.isoformat(), "reason": reason}
-    with system.open_output_stream(f"{prefix}{path_segment(table)}{_SUFFIX}") as file:
-        file.write(json.dumps(told).encode())
+    text = json.dumps({"table": table, "since": since.isoformat(), "reason": reason}).encode()
+    name = f"{path_segment(table)}{_SUFFIX}"
+    if (path := lake.paused().path) is None:  # an object is there as a whole, or not
+        system, prefix = file_system(lake.paused())
+        with system.open_output_stream(f"{prefix}{name}") as file:
+            file.write(text)
+        return
+    # All who write tables read every file: one that a kill left half written would stop them.
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    part = folder / f".{uuid.uuid4().hex}.part"
+    part.write_bytes(text)
+    part.replace(folder / name)
 
 
 def resume(lake: Lake, table: str) -> bool:

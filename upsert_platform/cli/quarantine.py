@@ -59,6 +59,8 @@ def show_all(table: str | None, limit: int, project: Path | None, *, given_up: b
     """List what is in quarantine: of TABLE, or of every table of the project."""
     binding = project_binding(project)
     if as_json:
+        if table is not None and (given_up or table not in binding.targets):
+            _source(binding, table)  # refuses a name that nothing is kept of
         for name in [table] if table else dict.fromkeys([*binding.sources, *binding.targets]):
             for told in _listed(binding, name, limit, given_up=given_up):
                 click.echo(json.dumps({"table": name, **told}, ensure_ascii=False))

@@ -51,7 +51,7 @@ def replay(
         known = ", ".join(sorted(binding.sources)) or "none"
         raise click.ClickException(f"no insert reads a table '{table}'; read are: {known}")
     if into:
-        _into_new(binding, dict(_pairs(into, "=", "orders=orders_2")), start, dry_run=dry_run)
+        _into_new(binding, table, dict(_pairs(into, "=", "orders=orders_2")), start, dry_run=dry_run)
     else:
         _into_same(binding, table, start, dry_run=dry_run)
 
@@ -91,12 +91,12 @@ def _into_same(binding: Binding, table: str, start: Start, *, dry_run: bool) -> 
             )
 
 
-def _into_new(binding: Binding, into: dict[str, str], start: Start, *, dry_run: bool) -> None:
+def _into_new(binding: Binding, table: str, into: dict[str, str], start: Start, *, dry_run: bool) -> None:
     from upsert_platform.cli.session import spark_session
     from upsert_platform.cli.verify import DIFFERS
-    from upsert_platform.sync.replay_into import new_target, replay_into
+    from upsert_platform.sync.replay_into import new_targets, replay_into
 
-    targets = {name: new_target(binding, name, new, start=start) for name, new in into.items()}
+    targets = new_targets(binding, table, into, start=start)
     differs = False
     with spark_session("reading the topic again") as (spark, tell):
         for name, target in targets.items():

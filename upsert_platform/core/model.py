@@ -41,8 +41,8 @@ def shown_statement(sql: str) -> str:
 def asset_part(name: str) -> str:
     """Return a name as a part of an asset key: what is no letter of ASCII, no digit and none of ``_-.`` is ``_``.
 
-    Dagster derives names of steps, inputs and outputs from keys, and those are of ASCII. A name with other letters has a
-    checksum at the end, so that it shares its key with no other one.
+    Dagster derives names of steps, inputs and outputs from keys, and those are of ASCII. A name with other letters has
+    a checksum at the end, so that it shares its key with no other one.
     """
     part = "".join(char if (char.isascii() and char.isalnum()) or char in "_-." else "_" for char in name)
     return part if name.isascii() else f"{part}_{zlib.crc32(name.encode()):08x}"

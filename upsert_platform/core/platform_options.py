@@ -99,7 +99,8 @@ class PlatformSettings(Settings):
         "check.quarantine-below.blocking",
         False,
         origin="platform",
-        description="Of a table that is read: whether the check that fails stops the tables that are written from it.",
+        description="Of a table that is read: whether the check that fails stops the tables that are written from it,"
+        " in continuous mode too.",
     )
     equals_topic: _Severity = option(
         "check.equals-topic",

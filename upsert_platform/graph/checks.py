@@ -16,6 +16,7 @@ from upsert_platform.graph.jobs import VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.sync.binding import Target
 from upsert_platform.sync.comparison import Comparison, keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.standing import standing_verdict
@@ -178,6 +179,12 @@ def repair_remedy(names: AssetKeys) -> str:
         f"job '{names.named(RECONCILE)}' writes just the rows that differ, with dry_run it only shows them"
         f" ('{names.command(RECONCILE)}'); job '{names.named(VERIFY)}' compares every row again"
     )
+
+
+def read_again(target: Target) -> str:
+    """Return the commands that read what a table is made of again."""
+    found = " and ".join(f"'upsert-platform replay {name}'" for name in dict.fromkeys(target.insert.tables))
+    return f"{found} {'reads its topic' if len(set(target.insert.tables)) == 1 else 'read its topics'} again"
 
 
 def _refusals(kept: int, table: str) -> str:

@@ -156,7 +156,8 @@ def applied_of(
 ) -> Applied:
     """Return how far the consumers of a changelog have applied it.
 
-    0 stands for one that cannot be asked, or whose declaration has errors; among the tables it has the batch that the lake has noted.
+    0 stands for one that cannot be asked, or whose declaration has errors; among the tables it has the batch that the
+    lake has noted.
 
     Args:
         warn: is told of a table that cannot be asked.

@@ -15,7 +15,7 @@ from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
-from upsert_platform.sync.reconcile import Reconciliation, reconcile
+from upsert_platform.sync.reconcile import Reconciliation, check_reconcilable, reconcile
 
 RECONCILE = "reconcile"
 _STEP = "repair"
@@ -52,7 +52,7 @@ def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDef
             failures: list[str] = []
             for name in config.tables or targets:
                 try:
-                    _repair(context, platform, spark, name, names.destination_key(name), dry_run=config.dry_run)
+                    _repair(context, config, platform, spark, name, names.destination_key(name))
                 except UpsertPlatformError as error:  # the other tables are repaired all the same
                     failures.append(shown(error))
                     context.log.error(failures[-1])
@@ -69,15 +69,22 @@ def reconcile_job(project: Project, names: AssetKeys = AS_DECLARED) -> dg.JobDef
 
 def _repair(
     context: dg.OpExecutionContext,
+    config: ReconcileConfig,
     platform: PlatformResource,
     spark: SparkResource,
     name: str,
     key: dg.AssetKey,
-    *,
-    dry_run: bool,
 ) -> None:
+    dry_run = config.dry_run
     hop = platform.destination_hop(name, run=context.run.run_id)
     try:
+        try:
+            check_reconcilable(hop)
+        except DestinationError as error:
+            if name in config.tables:
+                raise
+            context.log.warning(f"passed over: {error}")  # nobody asked for this one
+            return
         done = reconcile(spark.spark_session, hop, dry_run=dry_run, tell=context.log.warning, progress=context.log.info)
     finally:
         hop.destination.close()

@@ -19,7 +19,7 @@ from upsert_platform.graph.op_jobs import job_of
 from upsert_platform.graph.resources import PlatformResource, SparkResource
 from upsert_platform.sync.binding import changelog_of
 from upsert_platform.sync.following import follow
-from upsert_platform.sync.replay_into import new_target, replay_into
+from upsert_platform.sync.replay_into import new_targets, replay_into
 from upsert_platform.sync.replay_order import check_keys
 from upsert_platform.sync.replay_start import start_of
 from upsert_platform.sync.replay_topic import replay_topic
@@ -142,12 +142,7 @@ def _into_new(
     names: AssetKeys,
 ) -> None:
     binding = platform.binding()
-    targets = {name: new_target(binding, name, new, start=start) for name, new in config.into.items()}
-    for name, target in targets.items():
-        if target.source.table.name != config.table:
-            raise DeclarationError(
-                [Problem(f"table '{name}' is not written from '{config.table}'", target.table.location)]
-            )
+    targets = new_targets(binding, config.table, config.into, start=start)
     for name, target in targets.items():
         done = replay_into(
             spark.spark_session,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
@@ -132,7 +132,8 @@ class SensorState:
         Args:
             runs: of the project, of which none of `job` and `others` is alive.
             job: whose runs count.
-            mended_by: jobs that repair tables; after one that succeeded all are tried again.
+            mended_by: jobs that repair tables; after one that succeeded, and was not asked just to show what differs,
+                all are tried again.
             steps: step key to the table that it writes or checks.
             landing: step key to the table whose changelog it appends to.
             others: jobs that write tables, too; where such a run got is asked of the tables.
@@ -152,7 +153,8 @@ class SensorState:
             self.seen[name] = max([before, *(record.storage_id for record in found)])
         for record in sorted(records, key=lambda item: (item.end_time or 0.0, item.storage_id)):
             if record.dagster_run.job_name != job:
-                if record.dagster_run.is_success and record.dagster_run.job_name in mended_by:
+                run = record.dagster_run
+                if run.is_success and run.job_name in mended_by and not _only_shows(run):
                     self.failing.clear()
                     self.tried.clear()
                     self.unlanded.clear()
@@ -168,6 +170,13 @@ class SensorState:
                 for table in [name for name, item in self.tried.items() if item.count == 1 and name not in ended]:
                     self.asked.pop(table, None)
                     self.tried.pop(table)
+
+
+def _only_shows(run: dg.DagsterRun) -> bool:
+    """Return whether a run was asked to write nothing."""
+    config: Mapping[str, Any] = run.run_config
+    steps = (config.get("ops") or {}).values()
+    return any((step.get("config") or {}).get("dry_run") is True for step in steps if isinstance(step, dict))
 
 
 def _ended(stats: Sequence[RunStepKeyStatsSnapshot], steps: Mapping[str, str]) -> dict[str, bool]:

@@ -14,7 +14,7 @@ from upsert_platform.core.errors import TopicError, UpsertPlatformError
 from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
-from upsert_platform.graph.checks import is_asked_for
+from upsert_platform.graph.checks import is_asked_for, read_again
 from upsert_platform.graph.failures import told_plainly
 from upsert_platform.graph.jobs import PROVE, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
@@ -30,7 +30,7 @@ from upsert_platform.sync.binding import Target
 
 _REMEDY: Final = (
     "job '{verify}' says whether the lake agrees with the topic: if it finds these rows too, 'upsert-platform reconcile"
-    " {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
+    " {table}' writes just those; if it does not, {again}"
 )
 
 
@@ -123,7 +123,7 @@ def source_check(target: Table, names: AssetKeys = AS_DECLARED) -> dg.AssetCheck
                 told = f"not proven: {shown(error)}; 'check.equals-source' = 'off' of the table leaves this check out"
                 yield open_result(this, told)
                 return
-        yield _proven(target, bound.source.table.name, found, names)
+        yield _proven(target, bound, found, names)
 
     return check
 
@@ -191,8 +191,8 @@ def _severity(target: Table) -> dg.AssetCheckSeverity:
     return dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN
 
 
-def _proven(target: Table, source: str, proof: Proof, names: AssetKeys) -> dg.AssetCheckResult:
-    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, source=source)
+def _proven(target: Table, bound: Target, proof: Proof, names: AssetKeys) -> dg.AssetCheckResult:
+    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, again=read_again(bound))
     return dg.AssetCheckResult(
         check_name=keys.CHECK_SOURCE,
         asset_key=names.destination_key(target.name),

@@ -13,16 +13,17 @@ from upsert_platform.core.model import Table
 from upsert_platform.core.platform_options import Severity, platform_settings
 from upsert_platform.graph import keys
 from upsert_platform.graph.check_parts import CheckPart
-from upsert_platform.graph.checks import is_asked_for
+from upsert_platform.graph.checks import is_asked_for, read_again
 from upsert_platform.graph.jobs import AUDIT, VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.resources import PlatformResource
 from upsert_platform.graph.standing import is_proven_at_once, open_result, standing_result
 from upsert_platform.sync.audit import Audit, audit_or_reason
+from upsert_platform.sync.binding import Target
 
 _REMEDY = (
     "job '{verify}' tells whether the lake says the same as the topic: if it finds these rows too, 'upsert-platform"
-    " reconcile {table}' writes just those; if it does not, 'upsert-platform replay {source}' reads the topic again"
+    " reconcile {table}' writes just those; if it does not, {again}"
 )
 
 _IN_MEMORY: Final = "its topic is held in memory, where no other reader finds it"
@@ -56,7 +57,7 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
             told = f"not judged: {found}; 'check.equals-topic' = 'off' of the table leaves this check out"
             yield open_result(this, told)
             return
-        yield _judged(target, bound.source.table.name, found, names)
+        yield _judged(target, bound, found, names)
 
     spec = dg.AssetCheckSpec(
         keys.CHECK_TOPIC,
@@ -68,8 +69,8 @@ def topic_check(target: Table, names: AssetKeys = AS_DECLARED) -> CheckPart:
     return CheckPart(spec, evaluate)
 
 
-def _judged(target: Table, source: str, found: Audit, names: AssetKeys) -> dg.AssetCheckResult:
-    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, source=source.removesuffix("$query"))
+def _judged(target: Table, bound: Target, found: Audit, names: AssetKeys) -> dg.AssetCheckResult:
+    remedy = _REMEDY.format(verify=names.named(VERIFY), table=target.name, again=read_again(bound))
     verdict = found.verdict
     only_refused = verdict.differing == verdict.refused
     fails = platform_settings(target).equals_topic is Severity.ERROR and not only_refused

@@ -26,6 +26,7 @@ from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.reconcile import check_adoptable
 from upsert_platform.sync.relations import newest
+from upsert_platform.sync.replay_into import declared_there
 from upsert_platform.sync.verify import check_everything
 
 if TYPE_CHECKING:
@@ -92,16 +93,23 @@ class Shadowing:
 
     Raises:
         NotProvableError: the rows of the table follow from more than its topics.
-        DestinationError: the first table is the platform's already, or the second one is somebody's.
+        DestinationError: the first table is the platform's already, or the second one is somebody's, or one that
+            the project writes.
         DeclarationError: the system does not take the second name.
     """
 
     def __init__(
         self, spark: SparkSession, target: Target, binding: Binding, lake: Lake, *, suffix: str, run: str
     ) -> None:
-        sources = topics_of(target, binding)
         self.first = target
         self.second = shadow_of(target, suffix)
+        other = declared_there(binding, self.second)
+        if other is not None:
+            raise DestinationError(
+                f"'{self.second.table.name}' is where table '{other}' of the project is: nothing is changed; state"
+                " another --shadow-suffix"
+            )
+        sources = topics_of(target, binding)
         self.store = changelog_of(target.source, lake)
         self.incomplete = any(map(starts_late, sources.values())) or any(
             lane.low > 0 for source in sources.values() for stream in source.discover() for lane in stream.partitions

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.core.connector import Writable
-from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.errors import ChangelogError, DeclarationError, Problem
 from upsert_platform.core.model import Options
 from upsert_platform.core.source import Start
 from upsert_platform.kafka.source.topic_source import TopicSource
@@ -72,15 +72,43 @@ def new_target(binding: Binding, table: str, name: str, *, start: Start) -> Targ
     options = Options({**bound.table.options, connector.place_option: name})
     declared = replace(bound.table, options=options)
     checked = connector.checked(declared)
-    place, stored = connector.control_place(checked), connector.stored_as(declared)
+    found = replace(bound, table=declared, source=source, checked=checked)
+    other = declared_there(binding, found)
+    if other is not None:
+        raise ChangelogError(
+            f"'{name}' is where table '{other}' is already: a replay into the same table names none;"
+            " give a new table a name of its own"
+        )
+    return found
+
+
+def declared_there(binding: Binding, target: Target) -> str | None:
+    """Return the name of a table that the project writes where a target would be written, or None."""
+    place, stored = target.connector.control_place(target.checked), target.connector.stored_as(target.table)
     for other in binding.targets.values():
         taken = other.connector.control_place(other.checked)
         if other.connector.stored_as(other.table) == stored or (place and taken and place.control == taken.control):
-            raise ChangelogError(
-                f"'{name}' is where table '{other.table.name}' is already: a replay into the same table names none;"
-                " give a new table a name of its own"
-            )
-    return replace(bound, table=declared, source=source, checked=checked)
+            return other.table.name
+    return None
+
+
+def new_targets(binding: Binding, read: str, into: Mapping[str, str], *, start: Start) -> dict[str, Target]:
+    """The targets of a replay of a table that is read, by the names of the tables that they stand beside.
+
+    Args:
+        into: table that is written to the name of the new one.
+
+    Raises:
+        ChangelogError: as `new_target`.
+        DeclarationError: a table is written from another one.
+    """
+    targets = {name: new_target(binding, name, new, start=start) for name, new in into.items()}
+    wrong = [target for target in targets.values() if target.source.table.name != read]
+    if wrong:
+        raise DeclarationError(
+            [Problem(f"table '{item.table.name}' is not written from '{read}'", item.table.location) for item in wrong]
+        )
+    return targets
 
 
 def replay_into(

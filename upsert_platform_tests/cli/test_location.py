@@ -174,3 +174,12 @@ def test_what_is_deployed_is_read_with_the_values_of_the_location(
     monkeypatch.setattr("upsert_platform.cli.location.located_projects", lambda project=None: [located])
     found = deployed_project(before)
     assert found.tables["open_retail"].options["table.name"] == "stall"
+
+
+def test_the_quarantine_of_an_unknown_table_is_an_error_in_every_form(folder: Path) -> None:
+    for words in (["nothing"], ["nothing", "--json"], ["nothing", "--discarded", "--json"]):
+        done = call("quarantine", "list", *words)
+        assert done.exit_code == 2, done.output
+        assert "no table 'nothing' is read or written by an insert" in done.output
+    for table in ("retail", "open_retail"):
+        assert call("quarantine", "list", table, "--json").exit_code == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
@@ -50,3 +52,23 @@ def test_pauses_are_kept_by_name_whatever_it_is(tmp_path) -> None:
     assert (pauses.paused(lake)["orders"].since, pauses.paused(lake)["orders"].reason) == (since, "")
     assert set(pauses.paused(lake)) == {"orders", "db.orders/2", "bestellungen ü"}
     assert [pauses.resume(lake, "db.orders/2") for _ in range(2)] == [True, False]
+
+
+def test_a_pause_that_is_cut_off_leaves_the_one_before_and_no_half_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every step that writes a table reads all files."""
+    lake = Lake(str(tmp_path))
+    pauses.pause(lake, "kept", reason="it is moved")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", killed)
+    for name in ("kept", "other"):
+        with pytest.raises(KeyboardInterrupt):
+            pauses.pause(lake, name, reason="nobody says")
+    found = pauses.paused(lake)
+    assert {name: item.reason for name, item in found.items()} == {"kept": "it is moved"}
+    assert pauses.resume(lake, "kept")
+    assert pauses.paused(lake) == {}

@@ -79,3 +79,15 @@ def test_what_a_cursor_of_before_does_not_have_begins_empty() -> None:
     before = '{"since": {"u": 1.0}, "failing": {"t": {"count": 2, "at": 3.0}}, "seen": {"sync": 7}, "running": [5]}'
     read = SensorState.read(before)
     assert read == SensorState({"u": 1.0}, {"t": Failures(2, 3.0)}, {"sync": 7}, [5])
+
+
+@pytest.mark.parametrize("shows", [True, False])
+def test_a_repair_that_only_shows_ends_no_wait(instance: dg.DagsterInstance, *, shows: bool) -> None:
+    waits = SensorState(failing={"users": Failures(3, 3.0)}, tried={"users": Failures(1, 3.0)})
+    config = {"ops": {"repair": {"config": {"tables": [], "dry_run": shows}}}}
+    made = dg.DagsterRun(
+        job_name="reconcile", run_id=str(uuid.uuid4()), status=dg.DagsterRunStatus.STARTED, run_config=config
+    )
+    end(instance, instance.add_run(made), dg.DagsterEventType.RUN_SUCCESS)
+    state = look(instance, waits.text())
+    assert (bool(state.failing), bool(state.tried)) == (shows, shows)
