@@ -165,7 +165,7 @@ def _told(found: Adoption) -> dict[str, Any]:
 
 
 def _print(table: str, found: Adoption, *, dry_run: bool) -> None:
-    print_proof(found.proof)
+    print_proof(found.proof, of_moving="an adoption brings them to the topics' ends")
     if found.done is None:
         if dry_run:
             click.echo("nothing was written: --dry-run")

@@ -209,8 +209,12 @@ def told_proof(proof: Proof) -> dict[str, Any]:
     }
 
 
-def print_proof(proof: Proof) -> None:
-    """Print a proof for people."""
+def print_proof(proof: Proof, *, of_moving: str = "a longer --settle may judge them") -> None:
+    """Print a proof for people.
+
+    Args:
+        of_moving: what becomes of keys that move.
+    """
     found = proof.found
     through = f"through {proof.position or 'the beginning'} ({proof.at})"
     if proof.batch is not None and proof.history is not None:
@@ -234,8 +238,8 @@ def print_proof(proof: Proof) -> None:
     if proof.moving:
         keys = "; ".join(printable(key).plain for key in proof.moving_keys[:5])
         click.echo(
-            f"  {counted(proof.moving, 'key')} moving, not judged: the topic changed them meanwhile ({keys}); a longer"
-            " --settle may judge them"
+            f"  {counted(proof.moving, 'key')} moving, not judged: the topic changed them meanwhile ({keys});"
+            f" {of_moving}"
         )
     if proof.unknown:
         keys = "; ".join(printable(key).plain for key in proof.unknown_keys[:5])
