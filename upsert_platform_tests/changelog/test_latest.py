@@ -231,7 +231,6 @@ def test_a_task_lets_go_of_rows_that_cannot_count(monkeypatch: pytest.MonkeyPatc
     assert len(found) == len(last_values(RECORDS))
 
 
-@pytest.mark.parametrize("quarantines", [False, True])
 def test_memory_follows_the_rows_however_many_partitions_there_are() -> None:
     records = random_records(random.Random(21), keys=9_000, batches=3, partitions=700, each=5_000)
     changes = pa.Table.from_pylist([row_of(item) for item in records], schema=rows.arrow_schema(declared()))
@@ -245,6 +244,7 @@ def test_memory_follows_the_rows_however_many_partitions_there_are() -> None:
     assert peak < 300 * len(records)
 
 
+@pytest.mark.parametrize("quarantines", [False, True])
 def test_compaction_keeps_what_counts(
     spark: SparkSession, filled: ChangelogStore, tmp_path: Path, quarantines: bool
 ) -> None:
