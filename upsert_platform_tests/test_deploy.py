@@ -133,6 +133,29 @@ def test_the_services_of_compose_know_each_other() -> None:
     assert all(port.startswith("127.0.0.1:") for port in published)
 
 
+def test_the_services_of_compose_are_given_the_variables_of_the_project() -> None:
+    """Without `env_file`, Compose reads `.env` for the values in its own file alone."""
+    services = read("compose.yaml")["services"]
+    assert services["code"]["env_file"] == ".env"
+    assert [name for name, service in services.items() if "env_file" in service] == ["code"], "secrets go no further"
+
+
+def test_volumes_that_the_image_writes_are_of_its_user() -> None:
+    """A new volume has the owner that its folder has in the image, and is root's where the image has none."""
+    (user,) = [text for name, text in instructions() if name == "USER"]
+    (setup,) = (text for name, text in instructions() if name == "RUN" and f"--uid {user}" in text)
+    commands = setup.split(" && ")
+    made = {path for text in commands if "mkdir" in text for path in text.split() if path.startswith("/")}
+    owned = {path for text in commands if text.strip().startswith("chown") for path in text.split()}
+    services = read("compose.yaml")["services"]
+    for name in ("code", "webserver", "daemon"):
+        for volume in services[name].get("volumes", ()):
+            source, path, *modes = volume.split(":")
+            if "ro" not in modes and not source.startswith((".", "/")):
+                assert path in made & owned
+        assert services[name]["environment"]["UPSERT_PLATFORM_HOME"] in made & owned
+
+
 @pytest.mark.parametrize("name", ["dagster.yaml", "helm-values.yaml"])
 def test_both_instances_keep_records_as_long_and_start_as_many_runs(name: str) -> None:
     text = (DEPLOY / name).read_text("utf-8")

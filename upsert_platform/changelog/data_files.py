@@ -8,12 +8,14 @@ names of its files, the driver commits them (`ChangelogStore.append`). A file th
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
@@ -229,6 +231,17 @@ def _as(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else values.cast(kind)
 
 
+_PATTERN: Final = re.compile(r"([\[\]{}*?\\])")
+"""What Spark takes for a pattern in a path. Its option `__globPaths__` has rows of such paths read twice (4.2)."""
+_AS_THEY_ARE: Final = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+}
+"""Options of reads, whatever the site's Spark settings are: a file that is passed over would be missed by nobody."""
+
+
 def read_files(spark: SparkSession, location: TableLocation, paths: Sequence[str], *, schema: str) -> DataFrame:
     """Rows of data files of a table, read by Spark from the list that delta-rs gives; nothing replays a log in the JVM.
 
@@ -244,9 +257,10 @@ def read_files(spark: SparkSession, location: TableLocation, paths: Sequence[str
     if not paths:
         return spark.createDataFrame([], schema)
     if local is not None:
-        found = [f"{local}/{path}" for path in paths]
-        reader = spark.read.schema(schema).option("__globPaths__", "false")  # a name may hold what a pattern means
-        return reader.parquet(*found)
+        # Hadoop takes such a text apart without decoding it; a path alone would be one of its default file system.
+        folder = _PATTERN.sub(r"\\\1", str(Path(local).absolute()))
+        found = [f"file://{folder}/{path}" for path in paths]
+        return spark.read.schema(schema).options(**_AS_THEY_ARE).parquet(*found)
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 

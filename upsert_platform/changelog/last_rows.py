@@ -8,7 +8,7 @@ each are compared: the later batch wins, within a batch the later record time, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,9 @@ import pyarrow.compute as pc
 from upsert_platform.changelog.row_codes import code_rows
 from upsert_platform.changelog.rows import BETWEEN_PARTITIONS, IN_PARTITION, PARTITIONS_MET, PLACE
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE
+
+_SPARSE: Final = 4
+"""Numbers of groups, per row, from which on counting them anew takes less memory than leaving room for each."""
 
 
 class Chosen(NamedTuple):
@@ -129,11 +132,22 @@ def choose(
         every = np.arange(len(codes))
         return Chosen(every, every, np.zeros(count, bool), codes)
     splits = _splits(table, place)
-    ends = _last(table, codes * (int(splits.max()) + 1) + splits, np.arange(len(codes)), within, first=first)
+    ends = _last(table, _pairs(codes, splits), np.arange(len(codes)), within, first=first)
     if len(ends) == count:
         return Chosen(ends, ends, np.zeros(count, bool), codes)
     chosen = _last(table, codes, ends, between, first=first)
     return Chosen(chosen, ends, np.bincount(codes[ends], minlength=count) > 1, codes)
+
+
+def _pairs(codes: np.ndarray, splits: np.ndarray) -> np.ndarray:
+    """A number per row, from 0, that tells pairs apart; none is much greater than there are rows.
+
+    Memory is taken for each number up to the greatest one, and keys times partitions may be hundreds of times the rows.
+    """
+    pairs = codes * (int(splits.max()) + 1) + splits
+    if int(pairs.max()) < _SPARSE * len(pairs):
+        return pairs
+    return np.unique(pairs, return_inverse=True)[1].reshape(-1)
 
 
 def _last(table: pa.Table, groups: np.ndarray, among: np.ndarray, order: Sequence[str], *, first: bool) -> np.ndarray:

@@ -423,11 +423,16 @@ class ChangelogStore:
         return sorted(found)
 
     def accounts(self, *, after: int, upto: int) -> dict[int, list[RangeAccount]]:
-        """Return the account of every offset, batch to ranges, for the batches after `after` up to `upto`. No JVM."""
+        """Return the account of every offset, batch to ranges, for the batches after `after` up to `upto`. No JVM.
+
+        Ranges of a batch are in the order of their places, however many files of however many tasks tell of them.
+        """
         result: dict[int, list[RangeAccount]] = {}
         table = self.read_arrow([rows.BATCH, rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
         for batch, text in zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True):
             result.setdefault(batch, []).append(RangeAccount.from_json(text))
+        for ranges in result.values():
+            ranges.sort(key=lambda item: (item.topic, item.partition, item.start))
         return result
 
     def read_arrow(self, columns: Sequence[str], *, kind: str, after: int, upto: int | None) -> pa.Table:

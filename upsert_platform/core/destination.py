@@ -277,6 +277,13 @@ class Destination(ABC):
     uri: str
     kind: str
 
+    @property
+    def commits_in_parts(self) -> bool:
+        """Return whether a write that breaks off may have committed a part of its rows, and is told as
+        `DestinationState.begun`.
+        """
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Releases clients. Idempotent."""

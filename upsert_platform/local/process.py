@@ -17,8 +17,9 @@ from pathlib import Path
 
 import psutil
 
+from upsert_platform.spark.scratch import began_at, is_process
+
 _POLL_SECONDS = 0.05
-_SAME_START_SECONDS = 3.0  # create times shift a little when the system clock is corrected
 _LOG_BYTES_KEPT = 8 << 20
 _TAIL_LINES = 15
 _TAIL_BYTES = 16 << 10
@@ -107,7 +108,7 @@ def running(pid_file: Path) -> psutil.Process | None:
         noted = json.loads(pid_file.read_text("utf-8"))
         process = psutil.Process(noted["pid"])
         same = (
-            abs(process.create_time() - noted["created"]) < _SAME_START_SECONDS
+            is_process(process.pid, noted["created"])
             and process.cmdline()[1:] == noted["arguments"]
             and process.status() != psutil.STATUS_ZOMBIE
         )
@@ -200,7 +201,7 @@ def _listens(process: psutil.Process, port: int) -> bool:
 
 
 def _remember(server: Server, process: psutil.Process) -> None:
-    noted = {"pid": process.pid, "created": process.create_time(), "arguments": list(server.command[1:])}
+    noted = {"pid": process.pid, "created": began_at(process.pid), "arguments": list(server.command[1:])}
     scratch = server.pid_file.with_suffix(".pid.new")
     scratch.write_text(json.dumps(noted), "utf-8")
     scratch.replace(server.pid_file)

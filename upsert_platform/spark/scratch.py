@@ -16,7 +16,10 @@ from upsert_platform.spark.private_folder import make_private, require_private
 
 PREFIX: Final = "upsert-platform-spark"
 _SLACK_SECONDS: Final = 2.0
-"""The start of a process is known in ticks of a clock that others set."""
+"""Names of folders have whole seconds, and without ``/proc`` the start is known by a clock that others set."""
+_PROC: Final = Path("/proc")
+_STATE, _START_TICKS = 0, 19
+"""Fields of ``/proc/PID/stat`` behind the name of the program; see proc_pid_stat(5)."""
 
 
 def root() -> Path:
@@ -57,13 +60,34 @@ def sweep() -> list[str]:
 
 
 def is_process(pid: int, began: float) -> bool:
-    """Return whether a process is there that began then: numbers of processes come again."""
+    """Return whether a process is there that began then: numbers of processes come again.
+
+    Args:
+        began: as `began_at` tells it, or as earlier versions of the platform did, in seconds since 1970.
+    """
     now = began_at(pid)
-    return now is not None and abs(now - began) <= _SLACK_SECONDS
+    if now is None:
+        return False
+    return abs(now - began) <= _SLACK_SECONDS or abs((_since_1970(pid) or 0.0) - began) <= _SLACK_SECONDS
 
 
 def began_at(pid: int) -> float | None:
-    """Return the start time of a process in seconds since 1970, or None if it does not run (a zombie does not)."""
+    """Return the start of a process in seconds, or None if it does not run (a zombie does not).
+
+    Linux counts them since it was booted, so the start stays what it is when the clock is set; elsewhere they are those
+    since 1970.
+    """
+    if not (_PROC / "self" / "stat").exists():
+        return _since_1970(pid)
+    try:
+        told = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = told[told.rindex(b")") + 1 :].split()
+    return None if fields[_STATE] in (b"Z", b"X") else int(fields[_START_TICKS]) / os.sysconf("SC_CLK_TCK")
+
+
+def _since_1970(pid: int) -> float | None:
     import psutil
 
     try:

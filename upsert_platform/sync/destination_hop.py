@@ -195,6 +195,9 @@ class DestinationHop:
         span = self.span(after=after, upto=upto, head=plan.head, replaces=replaces)
         # What an earlier try kept belongs to batches that were not recorded: this one refuses them again, or not.
         self.refused.forget(span)
+        if self.destination.commits_in_parts and span.commit:
+            # If the write breaks off, the log may lose this commit before somebody comes back to what it left.
+            note_applied(self.store, f"{self.destination.name}:begun", span.upto, commit=span.commit)
         done = self._applied_by_one_task(spark, span, lease, progress)
         report, met, unmatched = done or self._applied_by_spark(spark.open(), span, lease, progress)
         if self.notes:

@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from upsert_platform.changelog import data_files, rows
 from upsert_platform.changelog.change_rows import change_batches
-from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.data_files import DataFile, write_files, write_rows
 from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.core.errors import ChangelogError, SourceLocation
 from upsert_platform.core.model import Column, Options, Table
@@ -229,3 +231,54 @@ def test_commit_that_never_comes_first_is_told(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("upsert_platform.changelog.store.time.sleep", lambda _: None)
     with pytest.raises(ChangelogError, match=r"batch 1 .* was not committed in 8 attempts"):
         store.append([], head=head, positions=Positions(), run="run")
+
+
+HOSTILE = {
+    "spark.sql.files.ignoreCorruptFiles": "true",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "LEGACY",
+    "spark.sql.parquet.int96RebaseModeInRead": "LEGACY",
+}
+"""What the Spark settings of a site may say for other jobs."""
+
+
+@pytest.fixture
+def of_a_site(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session with settings of a site, where paths without a scheme are those of a cluster that is not there."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    before = hadoop.get("fs.defaultFS")
+    kept = {name: spark.conf.get(name, None) for name in HOSTILE}
+    for name, value in HOSTILE.items():
+        spark.conf.set(name, value)
+    hadoop.set("fs.defaultFS", "hdfs://127.0.0.1:1")
+    yield spark
+    hadoop.set("fs.defaultFS", before)
+    for name, value in kept.items():
+        spark.conf.unset(name) if value is None else spark.conf.set(name, value)
+
+
+def test_no_setting_of_a_site_has_rows_passed_over_or_changed(of_a_site: SparkSession, tmp_path: Path) -> None:
+    day = dt.date(1500, 2, 3)
+    columns = (Column("id", parse_type("BIGINT")), Column("day", parse_type("DATE")))
+    table = Table("old days", columns, ("id",), Options({}), SourceLocation("t.sql", 1))
+    store = ChangelogStore(str(tmp_path / "old days [1]*"), table)
+    schema = rows.arrow_schema(table)
+    for batch in (1, 2):
+        row = {rows.KIND: rows.KIND_UPDATE_AFTER, rows.TOPIC: "t", rows.PARTITION: 0, rows.OFFSET: batch}
+        given = pa.RecordBatch.from_pylist([{**row, "id": batch, "day": day}], schema=schema)
+        head = store.create()
+        files = write_rows([given], location=store.location, schema=schema, batch=batch)
+        assert store.append(files, head=head, positions=Positions({"t": {0: batch + 1}}, {}), run="run") is not None
+    found = store.read(of_a_site, after=0, upto=2).select("id", "day").collect()
+    assert sorted(tuple(row) for row in found) == [(1, day), (2, day)]
+    file = tmp_path / "old days [1]*" / store.files()[0].path
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-20])
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        store.read(of_a_site, after=0, upto=2).collect()
+    listed = store.read(of_a_site, after=0, upto=2)
+    file.unlink()
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        listed.collect()
+    with pytest.raises((PySparkException, Py4JJavaError)):
+        store.read(of_a_site, after=0, upto=2).collect()

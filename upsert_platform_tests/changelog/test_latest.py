@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import tracemalloc
 from collections import Counter, defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -228,6 +229,19 @@ def test_a_task_lets_go_of_rows_that_cannot_count(monkeypatch: pytest.MonkeyPatc
     found = [row for batch in task(iter(batches)) for row in batch.to_pylist()]
     assert {row["id"]: row["value"] for row in found} == last_values(RECORDS)
     assert len(found) == len(last_values(RECORDS))
+
+
+def test_memory_follows_the_rows_however_many_partitions_there_are() -> None:
+    records = random_records(random.Random(21), keys=9_000, batches=3, partitions=700, each=5_000)
+    changes = pa.Table.from_pylist([row_of(item) for item in records], schema=rows.arrow_schema(declared()))
+    tracemalloc.start()
+    found = last_rows.last_rows(changes, key=["id"])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert dict(zip(found.column("id").to_pylist(), found.column("value").to_pylist(), strict=True)) == last_values(
+        records
+    )
+    assert peak < 300 * len(records)
 
 
 @pytest.mark.parametrize("quarantines", [False, True])

@@ -44,6 +44,18 @@ def test_started_server_answers_and_is_known_by_its_pid_file(home: Path) -> None
     assert process.running(server.pid_file) == started
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process is told by the clock")
+def test_a_server_is_known_when_the_clock_is_set(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = python_server(home)
+    started = process.start(server)
+    before = psutil.Process.create_time
+    with monkeypatch.context() as patched:
+        patched.setattr(psutil.Process, "create_time", lambda found: before(found) - 3600)
+        found = process.running(server.pid_file)
+    assert found is not None
+    assert found.pid == started.pid
+
+
 def test_stop_ends_it_and_forgets_it(home: Path) -> None:
     server = python_server(home)
     started = process.start(server)

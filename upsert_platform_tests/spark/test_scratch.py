@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from upsert_platform.core.errors import EndpointError
@@ -52,6 +53,22 @@ def test_only_what_a_killed_process_of_the_platform_left_is_removed(temporary: P
     assert foreign[0].is_dir()
     alive.communicate("")
     assert scratch.sweep() == names[1:]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the start of a process is told by the clock")
+def test_the_folder_of_a_running_process_stays_when_the_clock_is_set(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = scratch.scratch_folder()
+    # As earlier versions of the platform named it.
+    old = scratch.root() / f"{os.getpid()}-{psutil.Process().create_time():.0f}"
+    old.mkdir()
+    assert scratch.sweep() == []
+    before = psutil.Process.create_time
+    monkeypatch.setattr(psutil.Process, "create_time", lambda process: before(process) + 3600)
+    assert scratch.scratch_folder() == own
+    assert scratch.sweep() == [old.name]
+    assert own.is_dir()
 
 
 def test_a_folder_that_cannot_be_written_is_told_in_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upsert_platform.changelog.upkeep import note_applied, prune_log, trim_log
-from upsert_platform.core.destination import DestinationState
-from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.destination import BatchSpan, DestinationState
+from upsert_platform.core.errors import DestinationError, EndpointError
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.position import check_position
 from upsert_platform.sync.streaming.steps import DestinationStep
 from upsert_platform_tests.changelog.places import Placed
 from upsert_platform_tests.sync.test_one_task import append, hop_to, never
-from upsert_platform_tests.writing.in_memory import Place
+from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 
 SPARK = OnDemand(never)
 HOURS_AGO = time.time() - 100 * 3600
@@ -149,6 +150,37 @@ def test_a_write_that_broke_off_is_compared_too(tmp_path: Path) -> None:
         else:
             with pytest.raises(DestinationError, match=expected):
                 check_position(hop.store, head, state, table="memory", uri="memory://")
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_a_write_that_broke_off_goes_on_when_the_log_has_lost_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, prune: bool
+) -> None:
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    land(hop)
+    sync(hop)
+    land(hop, batches=2)
+
+    def broken(changes: object, *, span: BatchSpan, **_: object) -> None:
+        place.state = replace(place.state, begun=(span.changelog_id, span.upto, span.commit))
+        raise EndpointError("the brokers went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(MemoryDestination, "commits_in_parts", True)
+        patched.setattr(hop.destination, "write", broken)
+        with pytest.raises(EndpointError):
+            sync(hop)
+    assert place.state.begun is not None
+    assert place.state.begun[1] == 3
+    land(hop, batches=5)
+    age_log(tmp_path / "lake")
+    if prune:
+        prune_log(hop.store, hours=1)
+    else:
+        assert trim_log(hop.store, minutes=15) > 0
+    sync(hop)
+    assert place.state.applied_batch == 8
 
 
 def test_continuous_mode_notices_a_restore_before_and_after_the_batch_is_reached(tmp_path: Path) -> None:

@@ -6,10 +6,16 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from upsert_platform.changelog import rows
+from upsert_platform.changelog.accounting import RangeAccount
+from upsert_platform.changelog.data_files import write_rows
+from upsert_platform.changelog.store import ChangelogStore, Positions
 from upsert_platform.core.destination import DestinationState, Verdict
-from upsert_platform.sync.standing import standing_verdict
+from upsert_platform.sync.standing import accounted, standing_verdict
+from upsert_platform_tests.kafka.tables import declare
 from upsert_platform_tests.sync.test_one_task import hop_to
 from upsert_platform_tests.writing.in_memory import Place
 
@@ -51,3 +57,18 @@ def test_verdicts_are_read_as_any_version_stored_them() -> None:
     old = '{"batch": 50, "passed": true, "complete": false, "at": "2026-01-02T00:00:00+00:00", "detail": ""}'
     assert Verdict.from_json(old) == replace(PASSED, **UNNAMED)
     assert Verdict.from_json(FAILED.to_json()) == FAILED
+
+
+def test_ranges_of_a_batch_make_no_hole_in_whatever_order_tasks_tell_of_them(tmp_path: Path) -> None:
+    store = ChangelogStore(str(tmp_path / "users"), declare())
+    head = store.create()
+    schema = rows.arrow_schema(store.table)
+    files = []
+    for start in (20, 0, 10):  # a file for each task that divides the one partition
+        account = RangeAccount("users", 0, start, start + 10, 10, 0, 10, 0, 0)
+        row = {rows.KIND: rows.KIND_ACCOUNTING, rows.ACCOUNTING: account.to_json()}
+        given = pa.RecordBatch.from_pylist([row], schema=schema)
+        files += write_rows([given], location=store.location, schema=schema, batch=1)
+    assert store.append(files, head=head, positions=Positions({"users": {0: 30}}, {}), run="run") is not None
+    found = accounted(store)
+    assert ([account.start for account in found.accounts], found.wrong) == ([0, 10, 20], [])

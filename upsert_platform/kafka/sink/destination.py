@@ -280,6 +280,11 @@ class KafkaDestination(
         return written.report(upserts=total.upserts, deletes=total.deletes, metrics=metrics)
 
     @property
+    def commits_in_parts(self) -> bool:
+        """Return whether each task commits what it writes."""
+        return self._exactly_once
+
+    @property
     def _exactly_once(self) -> bool:
         return self.settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 

@@ -41,16 +41,20 @@ def main(argv: list[str] | None = None) -> int:
     if not secret:
         print(f"{SECRET_VARIABLE} must be set: it is the access key that clients sign with", file=sys.stderr)  # noqa: T201
         return 2
-    service = Service(
-        options.data,
-        project=options.project,
-        access_id=options.access_id,
-        secret=secret,
-        three_tier=options.three_tier,
-        threads=options.threads,
-        drop=options.drop,
-        strict_buckets=options.strict_buckets,
-    )
+    try:
+        service = Service(
+            options.data,
+            project=options.project,
+            access_id=options.access_id,
+            secret=secret,
+            three_tier=options.three_tier,
+            threads=options.threads,
+            drop=options.drop,
+            strict_buckets=options.strict_buckets,
+        )
+    except OSError as error:
+        print(f"--data {options.data}: {error}", file=sys.stderr)  # noqa: T201
+        return 2
     app = App(service)
     try:
         for text in options.fault:

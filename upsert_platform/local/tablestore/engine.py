@@ -6,12 +6,12 @@ request that arrived together; a request that fails is undone by its savepoint.
 
 from __future__ import annotations
 
-import fcntl
 import sqlite3
 from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from upsert_platform.local.data_lock import lock_data
 from upsert_platform.local.tablestore.messages import pb
 from upsert_platform.local.tablestore.table import Index, Table
 
@@ -55,7 +55,7 @@ class Engine:
 
     def __init__(self, directory: Path, *, synchronous: str = "FULL") -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self._lock = _lock(directory)
+        self._lock = lock_data(directory)
         self.path = directory / "tablestore.db"
         self.connection = sqlite3.connect(
             self.path, isolation_level=None, cached_statements=512, check_same_thread=False
@@ -264,17 +264,6 @@ class Engine:
     def close(self) -> None:
         self.connection.close()
         self._lock.close()
-
-
-def _lock(directory: Path) -> IO[bytes]:
-    """Keeps a second server away from the data; the lock ends with the process, however that ends."""
-    file = (directory / "lock").open("ab")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        raise OSError(f"another server uses the data in {directory}; stop it, or take another directory") from None
-    return file
 
 
 def _link(main: Table, meta: Any, table: Table) -> Index:

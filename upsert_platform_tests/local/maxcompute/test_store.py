@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from upsert_platform.local.maxcompute.__main__ import main
 from upsert_platform.local.maxcompute.schema import DELETE, OPERATION, UPSERT, VALUE_COLUMNS, Partition, Table
 from upsert_platform.local.maxcompute.sql.context import Context
 from upsert_platform.local.maxcompute.sql.run import run_sql
@@ -269,6 +270,19 @@ def test_files_without_a_commit_are_removed_at_the_next_start(tmp_path: Path) ->
     store = Store(tmp_path)
     assert len(list((tmp_path / "segments").iterdir())) == 1
     store.close()
+
+
+def test_a_second_server_leaves_the_files_of_the_first_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    run_sql(Context(store, "p", "o"), "create table t as select 1 as a")
+    store.files.write_table(pa.table({"a": [2]}), columns=[0])  # which the first is about to commit
+    with pytest.raises(OSError, match="another server uses the data in"):
+        Store(tmp_path)
+    monkeypatch.setenv("UPSERT_MAXCOMPUTE_ACCESS_KEY", "secret")
+    assert main(["--data", str(tmp_path), "--project", "p", "--access-id", "id"]) == 2
+    assert len(list((tmp_path / "segments").iterdir())) == 2
+    store.close()
+    Store(tmp_path).close()
 
 
 def test_masks_are_kept_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

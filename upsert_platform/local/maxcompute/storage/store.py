@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from upsert_platform.local.data_lock import lock_data
 from upsert_platform.local.maxcompute.errors import no_such_partition, no_such_table, semantic_error
 from upsert_platform.local.maxcompute.schema import Partition, Table, full_spec
 from upsert_platform.local.maxcompute.storage.catalogue import Catalogue
@@ -39,10 +40,16 @@ class Change:
 
 
 class Store:
-    """Owns the catalogue, the segment files and the compute engine of one data directory."""
+    """Owns the catalogue, the segment files and the compute engine of one data directory.
+
+    Raises:
+        OSError: another server uses the directory.
+    """
 
     def __init__(self, data: Path, *, threads: int = 2) -> None:
         data.mkdir(parents=True, exist_ok=True)
+        # Before anything is looked at: what another server is about to commit is a stray to this one.
+        self._lock = lock_data(data)
         self.catalogue = Catalogue(data / "catalogue.sqlite")
         self.files = SegmentFiles(data)
         self.compute = Compute(data / "scratch", threads=threads)
@@ -57,6 +64,7 @@ class Store:
         self._compactor.close()
         self.compute.close()
         self.catalogue.close()
+        self._lock.close()
 
     def lock(self, table_id: str) -> threading.RLock:
         """Held while a table is changed; readers do not need it."""
