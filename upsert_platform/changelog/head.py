@@ -48,6 +48,10 @@ class Positions:
         return Positions(offsets, {**self.topic_ids, **topic_ids})
 
 
+BEGUN: Final = ":begun"
+"""Ends the name under which a write notes the commit that it begins with; see `Destination.commits_in_parts`."""
+
+
 def applied_name(consumer: str) -> str:
     """Return the name of the transactions that note up to which batch a consumer has applied the changelog."""
     return f"applied:{consumer}"

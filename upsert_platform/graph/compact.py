@@ -17,7 +17,7 @@ from pydantic import Field
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.commit_times import last_batch_before
 from upsert_platform.changelog.compaction import CompactionReport
-from upsert_platform.changelog.head import Head
+from upsert_platform.changelog.head import BEGUN, Head
 from upsert_platform.changelog.old_proofs import remove_old_proofs
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
@@ -213,7 +213,8 @@ def _left_out(binding: Binding, source: str, head: Head | None) -> list[str]:
         *(name for name, bound in binding.queries.items() if source in bound.query.tables),
     }
     written = [insert.target for insert in binding.project.inserts if insert.source == source]
-    return [name for name in dict.fromkeys((*written, *(head.held if head else ()))) if name not in known]
+    noted = [name for name in (head.held if head else ()) if not name.endswith(BEGUN)]
+    return [name for name in dict.fromkeys((*written, *noted)) if name not in known]
 
 
 def _tells_before(platform: PlatformResource, source: str) -> bool:

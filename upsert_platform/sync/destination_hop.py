@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from upsert_platform.changelog.head import BEGUN
 from upsert_platform.changelog.latest import COMMITTED_IN, every_row, last_written
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
@@ -197,7 +198,7 @@ class DestinationHop:
         self.refused.forget(span)
         if self.destination.commits_in_parts and span.commit:
             # If the write breaks off, the log may lose this commit before somebody comes back to what it left.
-            note_applied(self.store, f"{self.destination.name}:begun", span.upto, commit=span.commit)
+            note_applied(self.store, f"{self.destination.name}{BEGUN}", span.upto, commit=span.commit)
         done = self._applied_by_one_task(spark, span, lease, progress)
         report, met, unmatched = done or self._applied_by_spark(spark.open(), span, lease, progress)
         if self.notes:
