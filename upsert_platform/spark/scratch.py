@@ -17,6 +17,9 @@ from upsert_platform.spark.private_folder import make_private, require_private
 PREFIX: Final = "upsert-platform-spark"
 _SLACK_SECONDS: Final = 2.0
 """Names of folders have whole seconds, and without ``/proc`` the start is known by a clock that others set."""
+_SINCE_BOOT: Final = "b"
+"""Stands before the start in names of folders: earlier versions of the platform, which take it for a time since 1970,
+leave such folders alone."""
 _PROC: Final = Path("/proc")
 _STATE, _START_TICKS = 0, 19
 """Fields of ``/proc/PID/stat`` behind the name of the program; see proc_pid_stat(5)."""
@@ -35,7 +38,7 @@ def scratch_folder() -> Path:
         EndpointError: another user has made it, or a folder above it, or may write there.
         OSError: it cannot be made.
     """
-    folder = root() / f"{os.getpid()}-{began_at(os.getpid()) or 0:.0f}"
+    folder = root() / f"{os.getpid()}-{_SINCE_BOOT}{began_at(os.getpid()) or 0:.0f}"
     return make_private(folder, below=root().parent.parent)
 
 
@@ -50,6 +53,7 @@ def sweep() -> list[str]:
         require_private(level)
     for folder in root().glob("*-*"):
         pid, _, began = folder.name.partition("-")
+        began = began.removeprefix(_SINCE_BOOT)
         if not pid.isdigit() or not began.isdigit():
             continue
         if is_process(int(pid), int(began)):

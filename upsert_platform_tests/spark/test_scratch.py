@@ -60,6 +60,7 @@ def test_the_folder_of_a_running_process_stays_when_the_clock_is_set(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = scratch.scratch_folder()
+    assert not own.name.partition("-")[2].isdigit(), "an earlier version, which runs beside this one, would remove it"
     # As earlier versions of the platform named it.
     old = scratch.root() / f"{os.getpid()}-{psutil.Process().create_time():.0f}"
     old.mkdir()
