@@ -304,7 +304,7 @@ def test_a_key_that_is_twice_in_a_json_object_stops_the_query(spark: SparkSessio
         ("SELECT uid, JSON_OBJECTAGG(KEY kind VALUE amount) AS a FROM orders GROUP BY uid", "never null"),
         ("SELECT uid, JSON_ARRAYAGG(ts) AS a FROM orders GROUP BY uid", "not TIMESTAMP"),
         ("SELECT ARRAY_AGG(a) AS b FROM (SELECT ARRAY_AGG(uid) AS a FROM orders GROUP BY kind) t", "does not take"),
-        ("SELECT oid, uid IN (SELECT id FROM users) AS b FROM orders", "stand in WHERE"),
+        ("SELECT oid, uid IN (SELECT id FROM users) AS b FROM orders", "stands in WHERE and HAVING"),
         (
             "SELECT oid FROM orders o WHERE kind = 'a' OR EXISTS (SELECT 1 FROM users u WHERE u.age < o.uid)",
             "by = alone",
