@@ -15,7 +15,7 @@ from dagster.components.utils.translation import TranslationFn, TranslationFnRes
 from dagster_shared.serdes.objects.models.defs_state_info import LOCAL_STATE_VERSION, DefsStateManagementType
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from upsert_platform.core.errors import DeclarationError, EndpointError, Problem
+from upsert_platform.core.errors import EndpointError
 from upsert_platform.declarations.starter import write_starter
 from upsert_platform.graph.automation import PRESETS
 from upsert_platform.graph.component_settings import (
@@ -311,11 +311,7 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         return compute()
 
     def definitions_of(self, folder: Path) -> dg.Definitions:
-        """The definitions of a folder; the point to override for other resources or assets.
-
-        Raises:
-            DeclarationError: the folder has errors, or a table that another component has in the same lake.
-        """
+        """The definitions of a folder; the point to override for other resources or assets."""
         from upsert_platform.graph.build import definitions_of
         from upsert_platform.graph.resources import SparkResource
 
@@ -337,21 +333,20 @@ class UpsertProjectComponent(dg.StateBackedComponent, dg.Model, dg.Resolvable):
         )
 
     def _claim_tables(self, platform: "PlatformResource", folder: Path) -> None:
-        """Refuse a table that another component has in the same lake: both would write one changelog."""
+        """Warn of a table that another component has in the same lake, whose runs refuse the changelog of the other."""
         if self._claims is None:
             return
-        problems = []
-        for name, table in platform.declared().project.tables.items():
+        for name in platform.declared().project.tables:
             place, other = self._claims.setdefault((platform.root, name), (self._place, str(folder)))
             if place != self._place:
-                message = (
-                    f"table '{name}' is declared in {other}, too, whose component has the same lake {platform.root}: a"
-                    " lake has one changelog of a name. Give one of the components a 'home' of its own, or rename the"
-                    " table"
+                _LOGGER.warning(
+                    "table '%s' of %s is declared in %s, too, whose component has the same lake %s: a lake has one"
+                    " changelog of a name. Give one of the components a 'home' of its own, or rename the table",
+                    name,
+                    folder,
+                    other,
+                    platform.root,
                 )
-                problems.append(Problem(message, table.location))
-        if problems:
-            raise DeclarationError(problems)
 
     def _platform(self, folder: Path) -> "PlatformResource":
         from upsert_platform.graph.resources import (

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 NO_ROWS: Final = EqualRows(0, 0)
 NO_DIFFERENCE: Final = ("refused", "expired")
+_ENTRY_KEY: Final = internal("entry_key")
+_ENTRY_VALUE: Final = internal("entry_value")
 CHANGE: Final = internal("change")
 _MOST_BUCKETS: Final = 2048
 """Of the buckets of `equal_buckets`, so many are joined by their numbers."""
@@ -408,7 +410,7 @@ def _holds_map(kind: LogicalType) -> bool:
 
 
 def _without_maps(value: SparkColumn, kind: LogicalType) -> SparkColumn:
-    """A value with sorted lists of entries, `key` and `value`, in the place of maps."""
+    """A value with sorted lists of entries, key and value, in the place of maps."""
     from pyspark.sql import functions as F
 
     if not _holds_map(kind):
@@ -427,7 +429,7 @@ def _without_maps(value: SparkColumn, kind: LogicalType) -> SparkColumn:
         told = item["value"]
         if kind.name is TypeName.MAP:
             told = _without_maps(told, element)
-        return F.struct(_without_maps(item["key"], key).alias("key"), told.alias("value"))
+        return F.struct(_without_maps(item["key"], key).alias(_ENTRY_KEY), told.alias(_ENTRY_VALUE))
 
     return F.array_sort(F.transform(F.map_entries(value), entry))
 

@@ -20,7 +20,8 @@ def test_rows_are_gone_where_the_partition_is_or_was_made_anew_long_after_them(
 ) -> None:
     """A batch a day, the hundredth of today; partitions live for 30 days."""
 
-    def last_batches_before(store: object, moments: Sequence[datetime]) -> list[int]:
+    def last_batches_before(store: object, moments: Sequence[datetime], *, as_noted: bool) -> list[int]:
+        assert as_noted
         return [max(0, 99 - (NOW - moment) // timedelta(days=1)) for moment in moments]
 
     monkeypatch.setattr(partition_lifetimes, "last_batches_before", last_batches_before)

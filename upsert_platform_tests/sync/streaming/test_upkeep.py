@@ -30,7 +30,7 @@ from upsert_platform.changelog.upkeep import (
     remove_unused,
     trim_log,
 )
-from upsert_platform.sync.changelog_hop import ChangelogHop
+from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogPlan
 from upsert_platform.sync.streaming import upkeep
 from upsert_platform_tests.kafka.tables import declare
 
@@ -176,7 +176,7 @@ def test_a_sync_notes_times_before_it_commits(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(hop, "_commit", committed)
     with pytest.raises(KeyboardInterrupt):
-        hop.execute(None, None)  # type: ignore[arg-type]
+        hop.execute(None, ChangelogPlan(None, (), ()))  # type: ignore[arg-type]
     assert [[batch for batch, _ in times] for times in seen] == [[1]]
 
 
