@@ -297,7 +297,8 @@ class _Planning:
         if not state.applied_batch:
             found = self._all_new(hop, head.batch)
             cost = self._cost(target, found, began=began, compared=compared)
-            return TablePlan(name, Kind.NEW, rows=found, rebuilds=rebuilds, command=command, cost=cost)
+            reason = _set_aside(found)
+            return TablePlan(name, Kind.NEW, rows=found, rebuilds=rebuilds, reason=reason, command=command, cost=cost)
         own = not rebuilds and state.changelog_id == head.changelog_id
         before = deployed_target(target, self._binding.project, self._deployed) if own and self._estimate else None
         upto = min(state.applied_batch, head.batch) if own else head.batch
@@ -309,8 +310,7 @@ class _Planning:
         notes = [_behind(state.applied_batch, head.batch) if own else ""]
         if self._estimate:
             notes.append(_basis(name, one_in, by_lake=before is not None))
-        if found.refused:
-            notes.append(f"{counted(found.refused, 'row')} set aside, or that cannot be computed, are not compared")
+        notes.append(_set_aside(found))
         reason = "; ".join(filter(None, notes))
         if found.passed and not rebuilds:
             return TablePlan(name, Kind.SAME, rows=found, estimated=self._estimate, one_in=one_in, reason=reason)
@@ -445,6 +445,12 @@ def _share_of(rows: int) -> int:
     while rows > one_in * _SAMPLED_ROWS and one_in < _SMALLEST_SHARE:
         one_in *= 2
     return one_in
+
+
+def _set_aside(found: Comparison) -> str:
+    if not found.refused:
+        return ""
+    return f"{counted(found.refused, 'row')} set aside, or that cannot be computed, are not compared"
 
 
 def _sampled(frame: DataFrame, key: Sequence[SparkColumn], one_in: int) -> DataFrame:

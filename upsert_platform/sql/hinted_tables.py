@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from upsert_platform.core.errors import Problem, SourceLocation
-from upsert_platform.core.model import Options, is_secret_option
+from upsert_platform.core.model import Options, shown_option
 from upsert_platform.sql.declarations import Declarations, LikeDeclaration, TableDeclaration
 from upsert_platform.sql.hints import changing_options, without_options
 from upsert_platform.sql.lexer import Token, TokenKind
@@ -97,7 +97,7 @@ def _read(
         place = SourceLocation(file, token.line)
         table = _hinted(tables[name], options, place)
         taken = tables.get(table.name) or made.get(table.name)
-        if taken is not None and (taken.like is None or dict(taken.options) != options):
+        if taken is not None and (taken.like is None or taken.like.table != name or dict(taken.options) != options):
             message = (
                 f"the hint OPTIONS makes a table '{table.name}', and there is another one of that name (at"
                 f" {taken.location}): declare one, CREATE TABLE ... WITH (...) LIKE {name}, and name that here"
@@ -150,9 +150,9 @@ def _hinted(table: TableDeclaration, options: dict[str, str], place: SourceLocat
 
 
 def _spelled(options: dict[str, str]) -> str:
-    """Options as a part of a name; of secrets the option alone."""
+    """Options as a part of a name; of values that are not shown the option alone."""
     parts: Iterable[str] = (
-        name if is_secret_option(name) else f"{name}_{value}" for name, value in sorted(options.items())
+        f"{name}_{value}" if shown_option(name, value) == value else name for name, value in sorted(options.items())
     )
     whole = "_".join(parts)
     plain = re.sub(r"\W+", "_", whole).strip("_").lower()

@@ -68,7 +68,7 @@ def planned_hints(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
 def hint_warnings(tokens: Sequence[Token]) -> Iterator[tuple[str, int]]:
     """Yield a warning with its line for each hint, and each option in one, without effect."""
     for token in tokens:
-        if token.kind is not TokenKind.HINT or not _CALLS.fullmatch(token.text):
+        if token.kind is not TokenKind.HINT or not _CALLS.fullmatch(token.value):
             continue
         for name, arguments in _calls(token):
             if name in _EXECUTION:
@@ -92,8 +92,7 @@ def refuse_options(arguments: str, table: str, line: int) -> None:
     options = _OPTION.findall(arguments)
     if not options:
         raise Fault("the hint OPTIONS takes options: OPTIONS('scan.startup.mode' = 'latest-offset')", line)
-    changing = [f"'{name}' = '{value}'" for name, value in options if name not in _OPTIONS_OF_EXECUTION]
-    if changing:
+    if any(option not in _OPTIONS_OF_EXECUTION for option, _ in options):
         name = table or "t"
         raise Fault(
             f"the hint OPTIONS stands behind a declared table, and '{name}' is none: declare one, CREATE TABLE {name}_2"
@@ -140,6 +139,6 @@ def table_before(tokens: Sequence[Token], at: int) -> str:
 
 
 def _calls(token: Token) -> list[tuple[str, str]]:
-    if not _CALLS.fullmatch(token.text):
+    if not _CALLS.fullmatch(token.value):
         raise Fault("a hint is written /*+ NAME(...) */ or /*+ NAME(...), NAME(...) */", token.line)
-    return [(name.upper(), arguments) for name, arguments in _CALL.findall(token.text)]
+    return [(name.upper(), arguments) for name, arguments in _CALL.findall(token.value)]

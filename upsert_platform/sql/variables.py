@@ -141,7 +141,7 @@ def expand(tokens: list[Token], variables: Variables, file: str) -> tuple[list[T
     expanded: list[Token] = []
     problems: list[Problem] = []
     for token in tokens:
-        if "${" not in token.text or token.kind is TokenKind.HINT:
+        if "${" not in token.text:
             expanded.append(token)
             continue
         before = len(problems)

@@ -64,6 +64,8 @@ OF_GROUP = "OPTIONS('properties.group.id' = 'Two')"
          {"properties.group.id": "Two"}),
         ("users /*+ OPTIONS('properties.sasl.password' = 'hidden') */", "users_properties_sasl_password",
          {"properties.sasl.password": "hidden"}),
+        ("users /*+ OPTIONS('value.avro-confluent.url' = 'http://me:hidden@r:1') */", "users_value_avro_confluent_url",
+         {"value.avro-confluent.url": "http://me:hidden@r:1"}),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("view", [False, True])
@@ -145,3 +147,10 @@ def test_what_counts_the_rows_of_a_group_is_divided_by(select: str, fine: bool) 
     _, problems = read(f"{TABLES}INSERT INTO t {select};")
     found = errors(problems)
     assert found == [] if fine else "can fail for a row" in found[0]
+
+
+def test_variables_in_a_hint_have_their_values() -> None:
+    select = "SELECT id, name FROM users /*+ OPTIONS('properties.group.id' = '${GROUP}') */"
+    scripts, problems = read(f"{TABLES}INSERT INTO t {select};", {"GROUP": "two"})
+    assert errors(problems) == []
+    assert scripts.tables["users_properties_group_id_two"].options["properties.group.id"] == "two"
