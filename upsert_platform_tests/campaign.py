@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 
-def first_of(values: Iterable[Any], *, every: int) -> list[Any]:
-    """Parameters of a test: one value of `every` in each run, beginning with the first, the others in `make soak`."""
+def first_of(values: Iterable[Any], *, every: int, begin: int = 0) -> list[Any]:
+    """Parameters of a test: one value of `every` in each run, from number `begin` on, the others in `make soak`."""
     return [
-        value if not number % every else pytest.param(value, marks=pytest.mark.soak)
+        value if number % every == begin else pytest.param(value, marks=pytest.mark.soak)
         for number, value in enumerate(values)
     ]
 

@@ -134,10 +134,16 @@ def _name(path: Path) -> str:
     return ".".join(parts).removesuffix(".__init__")
 
 
+@lru_cache(maxsize=1)
+def _names() -> Mapping[str, Path]:
+    """Every module of the package. Files are parsed in a test, which one worker runs, not where all are collected."""
+    return {_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
 @lru_cache(maxsize=2)
 def _modules(*, types: bool = False) -> Mapping[str, tuple[Import, ...]]:
     """Every module of the package with what it imports; with `types` also what it imports for type checkers alone."""
-    trees = {_name(path): ast.parse(path.read_text("utf-8")) for path in PACKAGE.rglob("*.py")}
+    trees = {name: ast.parse(path.read_text("utf-8")) for name, path in _names().items()}
     return {name: tuple(_imports(tree.body, set(trees), late=False, types=types)) for name, tree in trees.items()}
 
 
@@ -184,7 +190,7 @@ def _loaded(module: str, *, late: bool) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("module", sorted(_modules()))
+@pytest.mark.parametrize("module", sorted(_names()))
 def test_room_imports_only_what_it_may(module: str) -> None:
     if module == "upsert_platform":
         assert not [item for item in _modules()[module] if item.module.startswith("upsert_platform")]

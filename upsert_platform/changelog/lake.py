@@ -19,6 +19,8 @@ PROJECT_VARIABLE: Final = "UPSERT_PLATFORM_PROJECT"
 OPTIONS_VARIABLE: Final = "UPSERT_PLATFORM_LAKE_OPTIONS"
 """Names a file with lines ``name=value``: storage options of a lake behind a URI."""
 DEFAULT_HOME: Final = ".upsert_platform"
+SET_ASIDE: Final = "reset"
+"""Folder of the lake with what resets moved out of the way, a folder per moment."""
 
 
 def home() -> str:
@@ -101,6 +103,10 @@ class Lake:
     def proofs(self) -> TableLocation:
         """The folder with the lakes of proofs: below each table one for each run."""
         return self._folder("proofs")
+
+    def set_aside(self) -> TableLocation:
+        """The folder with what resets moved out of the way, a folder per moment."""
+        return self._folder(SET_ASIDE)
 
     def erasures(self) -> TableLocation:
         """The Delta table that tells which keys were erased, when and by whom."""

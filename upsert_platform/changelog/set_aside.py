@@ -5,15 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.lake import Lake
+from upsert_platform.changelog.lake import SET_ASIDE, Lake
 from upsert_platform.changelog.tables import TableLocation, file_system
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
-
-FOLDER: Final = "reset"
-"""Folder of the lake with what was set aside, a folder per moment."""
-
 
 _LOG: Final = "_delta_log"
 
@@ -37,7 +33,7 @@ def set_aside(lake: Lake, location: TableLocation, *, moment: datetime | None = 
     system, prefix = file_system(TableLocation(lake.root, lake.options))
     folder = location.uri.removeprefix(lake.root.rstrip("/")).strip("/")
     named = (moment or datetime.now(UTC)).strftime("%Y-%m-%dT%H-%M-%SZ")
-    aside = f"{FOLDER}/{named}/{folder}"
+    aside = f"{SET_ASIDE}/{named}/{folder}"
     files = _files_below(system, f"{prefix}{folder}")
     for path in sorted(files, key=_turn):
         target = f"{prefix}{aside}/{path.removeprefix(prefix).removeprefix(folder).lstrip('/')}"

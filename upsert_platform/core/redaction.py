@@ -20,6 +20,7 @@ _SHORTEST_ENCODED: Final = 8
 _LOGIN_IN_URL: Final = re.compile(r"(?P<scheme>\b[a-zA-Z][\w+.-]*://)[^\s/@:]*:[^\s/@]+@")
 _AUTHORIZATION: Final = re.compile(r"(?P<scheme>\b(?:[Bb]asic|[Bb]earer)\s+)(?=[\w+/.~-]+[A-Z\d])[\w+/.~-]{8,}=*")
 _SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|credential|access.?key(?!.?id)|account.?key|sas.?key")
+_PASSWORD_IN_URL: Final = re.compile(r"://\S*[?&;]\w*password=[^\s&;]", re.IGNORECASE)
 _known: set[str] = set()
 
 
@@ -42,6 +43,11 @@ def remember_settings(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         if is_secret_name(name):
             remember_secret(value)
+
+
+def has_password(address: str) -> bool:
+    """Return whether an address has a password in it, of its login or as a parameter."""
+    return bool(_LOGIN_IN_URL.search(address) or _PASSWORD_IN_URL.search(address))
 
 
 def is_secret_name(name: str) -> bool:

@@ -54,6 +54,8 @@ def compact(
     files = [item for item in store.result_files() if (item.first_batch or 0) <= upto]
     if not files:
         return CompactionReport(0, 0, 0, 0)
+    if not store.query.key:
+        return _merge_files(store, files, upto=upto)
     before = sum(item.rows or 0 for item in files)
     shares = shares_of(files)
     ends = {end for end in applied if end >= floor}
@@ -66,6 +68,30 @@ def compact(
             after += kept.num_rows
     _commit(store, files, actions, reduced=upto)
     return CompactionReport(len(files), len(actions), before, after)
+
+
+def _merge_files(store: QueryStore, files: list[LiveFile], *, upto: int) -> CompactionReport:
+    """Of a result without a key every change stays; small files become larger ones, a share of them at a time."""
+    groups: list[list[LiveFile]] = []
+    held = _SHARE_BYTES
+    for item in sorted(files, key=lambda item: (item.first_batch or 0, item.path)):
+        if held + item.size > _SHARE_BYTES:
+            groups.append([])
+            held = 0
+        groups[-1].append(item)
+        held += item.size
+    merged = [group for group in groups if len(group) > 1]
+    replaced = [item for group in merged for item in group]
+    if not replaced:
+        return CompactionReport(0, 0, 0, 0)
+    actions: list[Any] = []
+    after = 0
+    for group in merged:
+        kept = reduced_rows(store, group, share=0, shares=1, floor=0, upto=upto)
+        actions.append(_written(store, kept))
+        after += kept.num_rows
+    _commit(store, replaced, actions, reduced=upto)
+    return CompactionReport(len(replaced), len(actions), sum(item.rows or 0 for item in replaced), after)
 
 
 def remove_unused(store: QueryStore, *, hours: int) -> int:

@@ -11,6 +11,7 @@ import dagster as dg
 from pydantic import PrivateAttr
 
 from upsert_platform.core.model import is_secret_option
+from upsert_platform.core.redaction import has_password
 
 SECRET: Final[dict[str, Any]] = {"dagster__is_secret": True}
 """`json_schema_extra` of a field whose value Dagster masks."""
@@ -90,7 +91,7 @@ def launchable(resource: HoldsSecrets, **given: Any) -> Any:
             hidden = {key: item for key, item in value.items() if _hides(key, item)}
             held[name] = {**resource.held.get(name, {}), **hidden}
             data[name] = {key: _configured(item) for key, item in value.items() if key not in hidden}
-        elif info.json_schema_extra == SECRET and isinstance(value, str) and not isinstance(value, _ENV_VARS):
+        elif _hides_field(value, secret=info.json_schema_extra == SECRET):
             held[name] = value
         elif value is not None:
             data[name] = value
@@ -102,9 +103,14 @@ def launchable(resource: HoldsSecrets, **given: Any) -> Any:
     return kind.configure_at_launch(**data)
 
 
+def _hides_field(value: object, *, secret: bool) -> bool:
+    """Return whether a text is a secret: that of a secret field, or an address with a password in it."""
+    return isinstance(value, str) and not isinstance(value, _ENV_VARS) and (secret or has_password(value))
+
+
 def _hides(name: str, value: object) -> bool:
     secret = is_secret_option(name) or _SECRET_NAME.search(name) is not None
-    return secret and not isinstance(value, (*_ENV_VARS, Mapping))
+    return (secret and not isinstance(value, (*_ENV_VARS, Mapping))) or _hides_field(value, secret=False)
 
 
 def _configured(value: object) -> object:

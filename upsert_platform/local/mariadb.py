@@ -69,9 +69,13 @@ def mariadb_server(data: Path, *, port: int, password: str, variables: Mapping[s
 
 def _fill(program: str, files: Path, scratch: Path) -> None:
     user = (f"--user={account()}",) if account() else ()
-    command = (program, "--no-defaults", f"--datadir={files}", f"--tmpdir={scratch}", "--skip-test-db", *user)
+    # Under its name once it is whole: what a killed program left of a directory would never start.
+    filling = files.with_name("filling")
+    shutil.rmtree(filling, ignore_errors=True)
+    command = (program, "--no-defaults", f"--datadir={filling}", f"--tmpdir={scratch}", "--skip-test-db", *user)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise ServerError(
             f"mariadb-install-db ended with code {done.returncode}: {(done.stderr or done.stdout)[-2000:]}"
         )
+    filling.rename(files)

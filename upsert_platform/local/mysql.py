@@ -113,6 +113,11 @@ def _unchangeable(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _fill(program: str, settings: Mapping[str, str], environment: Mapping[str, str]) -> None:
+    # Under its name once it is whole: what a killed program left of a directory would never start.
+    files = Path(settings["datadir"])
+    filling = files.with_name("mysql-filling")
+    shutil.rmtree(filling, ignore_errors=True)
+    settings = {**settings, "datadir": str(filling)}
     command = (program, "--no-defaults", "--initialize-insecure", "--disable-log-bin", *as_arguments(settings))
     done = subprocess.run(
         command,
@@ -123,11 +128,12 @@ def _fill(program: str, settings: Mapping[str, str], environment: Mapping[str, s
         env={**os.environ, **environment},
     )
     if done.returncode:
-        shutil.rmtree(settings["datadir"], ignore_errors=True)
+        shutil.rmtree(filling, ignore_errors=True)
         told = (done.stderr or done.stdout)[-2000:]
         if "error while loading shared libraries" in told:
             told = f"{told.strip()}; on Debian: apt-get install libaio1 libnuma1, or run scripts/setup-systems"
         raise ServerError(f"mysqld --initialize-insecure ended with code {done.returncode}: {told}")
+    filling.rename(files)
 
 
 def _unpacked() -> Path:

@@ -82,7 +82,10 @@ def _fill(programs_folder: Path, data: Path, user: str, password: str) -> None:
     if os.geteuid() == 0:
         shutil.chown(secret, _ACCOUNT)
         as_user = {"user": _ACCOUNT, "group": _ACCOUNT, "extra_groups": []}
-    command = [str(programs_folder / "initdb"), "-D", str(data / "data"), "-U", user, "--pwfile", str(secret)]
+    # Under its name once it is whole: what a killed program left of a directory would never start.
+    filling = data / "filling"
+    shutil.rmtree(filling, ignore_errors=True)
+    command = [str(programs_folder / "initdb"), "-D", str(filling), "-U", user, "--pwfile", str(secret)]
     try:
         done = subprocess.run(
             [*command, "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "-N"],
@@ -94,6 +97,7 @@ def _fill(programs_folder: Path, data: Path, user: str, password: str) -> None:
         hint = f"; user '{_ACCOUNT}' needs the right to enter every folder above {data}" if as_user else ""
         text = (done.stderr or done.stdout)[-2000:]
         raise ServerError(f"initdb ended with code {done.returncode}{hint}: {text}")
+    filling.rename(data / "data")
 
 
 def answers_postgres(port: int) -> bool:

@@ -30,6 +30,7 @@ from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.erased_elsewhere import (
     in_proofs,
     in_replays,
+    in_set_aside,
     readers_of_same,
     refused_keys,
     settle_refused,
@@ -182,6 +183,9 @@ class Erasure:
             self._erase_from_lake(done, keys, tell)
         done.left += in_replays(self.lake, self.key, set().union(*keys.values()))
         done.left += in_proofs(self.lake, self.key, self.source.table.name)
+        done.left += in_set_aside(
+            self.lake, self.key, self.source.table.name, self.targets, set().union(*keys.values())
+        )
         return done
 
     def _send(self, done: Erased, tell: Tell) -> None:

@@ -15,6 +15,7 @@ from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.changelog.path_segment import path_segment
 from upsert_platform.changelog.refused import COLUMNS, RefusedStore
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.errors import ChangelogError
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.sync.binding import Binding, Target
@@ -82,6 +83,43 @@ def in_proofs(lake: Lake, key: KeyRows, table: str) -> list[str]:
                 f" was killed delete the folder {every.uri}/{proven}/{run}, as job 'compact' does after 'keep_hours'"
             )
     return told
+
+
+def in_set_aside(lake: Lake, key: KeyRows, table: str, targets: Collection[str], wanted: Collection[str]) -> list[str]:
+    """Files of earlier changelogs, which resets moved aside, with rows of a key, and of earlier refused rows, in words.
+
+    Args:
+        table: whose changelog they were.
+        targets: that are written from it, whose refused rows were set aside.
+        wanted: the key as those rows have it.
+    """
+    every = lake.set_aside()
+    refused = {("refused", path_segment(name)) for name in targets}
+    held: list[tuple[str, str]] = []
+    for path in _files_below(every):
+        moment, *below = path.strip("/").split("/")
+        if below[:2] == ["changelogs", path_segment(table)]:
+            if text := _held_in_earlier(every, path, key):
+                held.append(("/".join((moment, *below[:2])), f"{path.lstrip('/')}: {text}"))
+        elif tuple(below[:2]) in refused:
+            part = TableLocation(f"{every.uri}/{'/'.join((moment, *below[:-1]))}", every.options)
+            count = dict(_refused_below(part, wanted)).get(below[-1], 0)
+            if count:
+                held.append(("/".join((moment, *below[:2])), f"{path.lstrip('/')}: refused rows of the key ({count})"))
+    return [
+        f"{every.uri}/{text}, which a reset set aside: delete the folder {every.uri}/{folder}" for folder, text in held
+    ]
+
+
+def _held_in_earlier(every: TableLocation, path: str, key: KeyRows) -> str:
+    """Return what a file holds of a key, in words; empty for nothing. It may have columns of an earlier declaration."""
+    try:
+        count = held_rows(every, path, key, upto=EVERY_BATCH).rows
+    except ChangelogError:
+        return "rows of another declaration, which may hold the key"
+    if count:
+        return f"rows of the key ({count})"
+    return "a file without an end, which may hold it" if is_unended(every, path) else ""
 
 
 def readers_of_same(binding: Binding, source: TopicSource, targets: Mapping[str, Target]) -> tuple[str, ...]:

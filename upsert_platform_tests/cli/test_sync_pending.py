@@ -248,7 +248,7 @@ def test_another_declaration_is_recorded_once(shop: Shop) -> None:
 @pytest.mark.parametrize(
     ("age", "hours"),
     [
-        (", 'freshness.max-age' = '1 d'", 12),
+        pytest.param(", 'freshness.max-age' = '1 d'", 12, marks=pytest.mark.soak),
         (", 'freshness.max-age' = '1 d', 'freshness.warn-age' = '16 h'", 8),
     ],
 )

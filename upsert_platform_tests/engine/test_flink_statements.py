@@ -15,6 +15,7 @@ from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.engine.upkeep import compact
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.reader import Fault
+from upsert_platform_tests.campaign import seeds
 from upsert_platform_tests.engine.test_faults import DyingRunner, KilledError
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 
@@ -248,32 +249,32 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_FEW_ROWS", 1)
 
 
+@pytest.mark.parametrize("seed", seeds(2))
 @pytest.mark.parametrize("name", CASES)
 def test_result_equals_recomputation_after_every_batch(
-    name: str, request: pytest.FixtureRequest, tmp_path: Path
+    name: str, seed: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """Also where a batch was killed before its end, and after state was compacted."""
     sql, judged = CASES[name]
     spark: SparkSession | None = request.getfixturevalue("spark") if name in BY_SPARK else None
-    for seed in range(2):
-        world = World(tmp_path / str(seed), random.Random(f"{name} {seed}"))
-        kept = Kept(world, plan_query(sql))
-        for turn in range(4):
-            for table in kept.query.tables:
-                if turn == 0 or world.rng.random() < 0.8:
-                    world.change(table, world.rng.randrange(0, 25))
-            if turn % 2:
-                kept.runner = DyingRunner(turn)
-                with suppress(KilledError, AssertionError):
-                    kept.advance()
-            kept.runner = LocalRunner(lambda: prepared(spark)) if spark is not None else LocalRunner()
-            kept.advance()
-            found = kept.result() if turn < 3 or not kept.query.key else kept.last_rows()
-            assert same_rows(_plain(found), _plain(world.judge(judged))), (seed, turn)
-            if turn == 2:
-                head = kept.store.head()
-                assert head is not None
-                compact(kept.store, applied_everywhere=head.batch)
+    world = World(tmp_path, random.Random(f"{name} {seed}"))
+    kept = Kept(world, plan_query(sql))
+    for turn in range(4):
+        for table in kept.query.tables:
+            if turn == 0 or world.rng.random() < 0.8:
+                world.change(table, world.rng.randrange(0, 25))
+        if turn % 2:
+            kept.runner = DyingRunner(turn)
+            with suppress(KilledError, AssertionError):
+                kept.advance()
+        kept.runner = LocalRunner(lambda: prepared(spark)) if spark is not None else LocalRunner()
+        kept.advance()
+        found = kept.result() if turn < 3 or not kept.query.key else kept.last_rows()
+        assert same_rows(_plain(found), _plain(world.judge(judged))), turn
+        if turn == 2:
+            head = kept.store.head()
+            assert head is not None
+            compact(kept.store, applied_everywhere=head.batch)
 
 
 def _plain(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from upsert_platform.changelog.store import LiveFile
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import Query
-from upsert_platform.engine import store
+from upsert_platform.engine import store, upkeep
+from upsert_platform.engine.store import QueryStore
 from upsert_platform.sql.variables import Variables
 from upsert_platform.sync.replay_order import check_order
+from upsert_platform_tests.campaign import seeds
 from upsert_platform_tests.engine.world import DDL, Kept, World, same_rows
 from upsert_platform_tests.sql.reading import NONE, read_scripts
 
@@ -64,36 +67,36 @@ BRANCHES: dict[str, Callable[[World], Rows]] = {
 }
 
 
+@pytest.mark.parametrize("seed", seeds(3))
 @pytest.mark.parametrize(
     "chosen", [(0, 1), (1, 0), (0, 2), (2, 1, 0), (1, 2)], ids=lambda item: "".join(map(str, item))
 )
-def test_row_that_changed_last_is_shown(chosen: tuple[int, ...], tmp_path: Path) -> None:
+def test_row_that_changed_last_is_shown(chosen: tuple[int, ...], seed: int, tmp_path: Path) -> None:
     statements = [list(BRANCHES)[at] for at in chosen]
-    for seed in range(3):
-        world = World(tmp_path / str(seed), random.Random(f"{chosen} {seed}"))
-        kept = Kept(world, query_of(*statements))
-        assert kept.query.key == ("k",)
-        since: dict[tuple[int, int], int] = {}
-        before: list[Rows] = [{} for _ in statements]
-        for batch in range(6):
-            for table in kept.query.tables:
-                if world.rng.random() < 0.7:
-                    world.change(table, world.rng.randrange(0, 15))
-            done = kept.advance()
-            now = [BRANCHES[statement](world) for statement in statements]
-            for at, rows in enumerate(now):
-                since |= {(at, key): batch for key, row in rows.items() if before[at].get(key) != row}
-            wanted: Rows = {}
-            for at, rows in enumerate(now):
-                for key, row in rows.items():
-                    last = max((since[other, key], other) for other in range(len(now)) if key in now[other])
-                    if last == (since[at, key], at):
-                        wanted[key] = row
-            assert same_rows(kept.result(), list(wanted.values()))
-            given = {key for at, rows in enumerate(now) for key, row in rows.items() if before[at].get(key) != row}
-            shared = {key for key in given if sum(key in rows for rows in now) > 1}
-            assert (done.met if done is not None else 0) == len(shared)
-            before = now
+    world = World(tmp_path, random.Random(f"{chosen} {seed}"))
+    kept = Kept(world, query_of(*statements))
+    assert kept.query.key == ("k",)
+    since: dict[tuple[int, int], int] = {}
+    before: list[Rows] = [{} for _ in statements]
+    for batch in range(6):
+        for table in kept.query.tables:
+            if world.rng.random() < 0.7:
+                world.change(table, world.rng.randrange(0, 15))
+        done = kept.advance()
+        now = [BRANCHES[statement](world) for statement in statements]
+        for at, rows in enumerate(now):
+            since |= {(at, key): batch for key, row in rows.items() if before[at].get(key) != row}
+        wanted: Rows = {}
+        for at, rows in enumerate(now):
+            for key, row in rows.items():
+                last = max((since[other, key], other) for other in range(len(now)) if key in now[other])
+                if last == (since[at, key], at):
+                    wanted[key] = row
+        assert same_rows(kept.result(), list(wanted.values()))
+        given = {key for at, rows in enumerate(now) for key, row in rows.items() if before[at].get(key) != row}
+        shared = {key for key in given if sum(key in rows for rows in now) > 1}
+        assert (done.met if done is not None else 0) == len(shared)
+        before = now
 
 
 def test_state_that_is_merged_keeps_what_changed_in_that_batch(tmp_path: Path) -> None:
@@ -195,15 +198,29 @@ def test_a_statement_per_grouping_gives_subtotals(tmp_path: Path) -> None:
         assert same_rows(kept.result(), [*counts.items(), ("(all)", len(regions))])
 
 
-def test_table_without_key_holds_the_rows_of_all(tmp_path: Path) -> None:
+def test_table_without_key_holds_the_rows_of_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = TARGET.replace(", PRIMARY KEY (k) NOT ENFORCED", "")
     added = "INSERT INTO t SELECT uid, secs, page FROM views"
     world = World(tmp_path, random.Random(1))
     kept = Kept(world, query_of(added, f"{added} WHERE secs > 10", target=target))
     assert kept.query.key == ()
-    for _ in range(3):
+    for _ in range(6):
         world.change("views", 20)
         kept.advance()
+    sizes = {item.path: item.size for item in kept.store.result_files()}
+    most = 3 * max(sizes.values())
+    monkeypatch.setattr(upkeep, "_SHARE_BYTES", most)
+    read: list[int] = []
+    reduce = upkeep.reduced_rows
+
+    def watched(store: QueryStore, files: list[LiveFile], **given: Any) -> Any:
+        read.append(sum(item.size for item in files))
+        return reduce(store, files, **given)
+
+    monkeypatch.setattr(upkeep, "reduced_rows", watched)
+    upkeep.compact(kept.store, applied_everywhere=6)
+    assert 1 < len(kept.store.result_files()) < len(sizes)
+    assert max(read) <= most, "never all of a result that has no key"
     rows = [(row["uid"], row["secs"], row["page"]) for row in world.rows["views"]]
     assert same_rows(kept.result(), rows + [row for row in rows if row[1] is not None and row[1] > 10])
 

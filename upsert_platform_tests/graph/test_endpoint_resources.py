@@ -21,10 +21,12 @@ from upsert_platform.graph.resources import (
     MaxComputeResource,
     MySqlResource,
     PlatformResource,
+    PostgresResource,
     SparkResource,
     TablestoreResource,
 )
 from upsert_platform.sync.binding import bind, load
+from upsert_platform_tests.campaign import first_of
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 
 NOWHERE = {
@@ -66,7 +68,9 @@ def launched(stack: Stack, **resources: dict[str, Any]) -> subprocess.CompletedP
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("bare", [True, False], ids=["tables leave servers out", "tables name variables"])
+@pytest.mark.parametrize(
+    "bare", first_of([True, False], every=2), ids=["tables leave servers out", "tables name variables"]
+)
 def test_a_launch_reaches_the_servers_that_it_names(stack: Stack, bare: bool) -> None:
     if bare:
         text = BARE.format(columns=COLUMNS, key=KEY, topic=stack.topic, table=stack.table)
@@ -157,6 +161,9 @@ def secret_location(folder: Path) -> dg.Definitions:
         tablestore=TablestoreResource(access_key_id="S3CRET-2", access_key_secret="S3CRET-3"),
         maxcompute=MaxComputeResource(access_id="S3CRET-4", access_key="S3CRET-5"),
         mysql=MySqlResource(username="u", password="S3CRET-6"),
+        postgres=PostgresResource(
+            url="jdbc:postgresql://u:S3CRET-P@127.0.0.1:1/db", options={"x": "http://u:S3CRET-Q@h"}
+        ),
         storage=LakeResource(options={"AWS_SECRET_ACCESS_KEY": "S3CRET-7", "AWS_ACCESS_KEY_ID": "S3CRET-8"}),
     )
     settings = {"spark.hadoop.fs.s3a.secret.key": "S3CRET-9", "spark.sql.shuffle.partitions": 8}
@@ -201,6 +208,8 @@ def test_secrets_of_a_definition_reach_the_run(tmp_path: Path) -> None:
     assert kafka["properties.bootstrap.servers"] == "10.0.0.1:1"
     assert (kafka["properties.sasl.password"], kafka["properties.client.id"]) == ("S3CRET-1", "shown")
     assert tablestore["tablestore.access.key.secret"] == "S3CRET-3"
+    assert "S3CRET-P" in found["defaults"]["postgres"]["url"]
+    assert "S3CRET-Q" in found["defaults"]["postgres"]["x"]
     assert found["spark"] == {
         "spark.hadoop.fs.s3a.secret.key": "S3CRET-9",
         "spark.hadoop.fs.s3a.access.key": "S3CRET-0",

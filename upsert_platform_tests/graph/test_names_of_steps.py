@@ -11,6 +11,7 @@ import pytest
 
 from upsert_platform import testing
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
+from upsert_platform_tests.campaign import first_of
 
 TABLE = """
 CREATE TABLE `{name}` (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
@@ -46,7 +47,7 @@ def write(folder: Path, pairs: Sequence[tuple[str, str]], joined: str = "") -> N
     (folder / "shop.sql").write_text(text, "utf-8")
 
 
-@pytest.mark.parametrize("translator", [None, OurNames()])
+@pytest.mark.parametrize("translator", first_of([OurNames(), None], every=2))
 @pytest.mark.parametrize(
     ("pairs", "joined"),
     [

@@ -388,6 +388,7 @@ def test_topics_of_thirty_shapes_are_declared_as_they_are(found: Found) -> None:
     assert again.stderr.count("it is there already") == len(found.names)
 
 
+@pytest.mark.soak
 def test_their_tables_hold_what_was_produced_after_each_sync(found: Found, kafka_java: Java, spark: object) -> None:
     """Not one declaration is edited."""
     platform = PlatformResource(

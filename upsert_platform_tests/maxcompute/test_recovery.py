@@ -21,6 +21,7 @@ from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.recovery import commit_recorded
 from upsert_platform.maxcompute.table import MaxComputeTable
 from upsert_platform.maxcompute.tunnel_writer import TunnelTaskWriter
+from upsert_platform_tests.campaign import first_of
 from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.conftest import options_for
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
@@ -105,7 +106,7 @@ def test_a_frozen_writer_that_wakes_changes_nothing(maxcompute: ServerHandle, op
     assert destination.state().applied_batch == 2
 
 
-@pytest.mark.parametrize("status", [500, 308, 0])
+@pytest.mark.parametrize("status", first_of([500, 308, 0], every=3))
 @pytest.mark.parametrize("reached", [False, True], ids=["lost", "answer-lost"])
 def test_a_commit_whose_answer_is_lost_is_asked_for_again(
     maxcompute: ServerHandle, opened: Opened, status: int, reached: bool
@@ -135,7 +136,7 @@ def test_a_commit_that_nobody_answers_is_finished_by_the_next_run(
         assert stored(maxcompute, destination.table) == [(1, "a")]
 
 
-@pytest.mark.parametrize("api", [WriteApi.MAXSTORAGE, WriteApi.TUNNEL])
+@pytest.mark.parametrize("api", first_of([WriteApi.TUNNEL, WriteApi.MAXSTORAGE], every=2))
 @pytest.mark.parametrize("committed", [False, True], ids=["before", "after"])
 def test_a_server_that_restarts_around_a_commit_keeps_what_it_was_sent(
     maxcompute: ServerHandle, opened: Opened, committed: bool, api: WriteApi

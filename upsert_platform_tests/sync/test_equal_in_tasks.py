@@ -300,8 +300,15 @@ TOPICS = {
 }
 
 
-@pytest.mark.parametrize("most_rows", [latest_in_tasks.MOST_ROWS, 0], ids=["short", "long"])
-@pytest.mark.parametrize("again", [FEW_AGAIN, MANY_AGAIN], ids=["few repeat", "many repeat"])
+@pytest.mark.parametrize(
+    ("again", "most_rows"),
+    [
+        pytest.param(FEW_AGAIN, latest_in_tasks.MOST_ROWS, id="few repeat-short"),
+        pytest.param(FEW_AGAIN, 0, id="few repeat-long", marks=pytest.mark.soak),
+        pytest.param(MANY_AGAIN, latest_in_tasks.MOST_ROWS, id="many repeat-short", marks=pytest.mark.soak),
+        pytest.param(MANY_AGAIN, 0, id="many repeat-long"),
+    ],
+)
 @pytest.mark.parametrize("case", TOPICS)
 def test_a_whole_destination_is_equal_where_the_last_rows_of_its_keys_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, again: list[Placed], most_rows: int

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.erasure import KeyRows, held_rows, still_held
 from upsert_platform.changelog.lake import Lake
 from upsert_platform.changelog.old_proofs import RESUMED, remove_old_proofs
+from upsert_platform.changelog.set_aside import set_aside
 from upsert_platform.changelog.store import ChangelogStore
-from upsert_platform.sync.erased_elsewhere import in_proofs, in_replays
+from upsert_platform.sync.erased_elsewhere import in_proofs, in_replays, in_set_aside, texts_of
 from upsert_platform_tests.kafka.tables import declare
 
 KEY = KeyRows(pa.RecordBatch.from_pydict({"id": pa.array([1], pa.int32())}), lambda raw: pa.nulls(len(raw), pa.bool_()))
@@ -51,6 +54,33 @@ def test_the_folder_of_a_killed_proof_is_named(lake: Lake) -> None:
     assert f"delete the folder {lake.root}/proofs/users_serving/proof-1," in told[1]
     assert "a file without an end, which may hold it" in told[0]
     assert in_replays(lake, KEY, set()) == []
+
+
+def test_the_changelog_that_a_reset_set_aside_is_named(lake: Lake) -> None:
+    schema = rows.arrow_schema(declare())
+    for name, key, text in (("users", 1, False), ("users", 2, False), ("users", 2, True), ("orders", 1, False)):
+        store = ChangelogStore(lake.changelog(name), declare())
+        head = store.create()
+        row = {rows.KIND: rows.KIND_UPDATE_AFTER, "id": key, "name": "person"}
+        found = pa.Table.from_pylist([row], schema=schema.remove(0))
+        fields = schema
+        if text:  # as it was declared before
+            at = schema.get_field_index("id")
+            fields = schema.set(at, schema.field(at).with_type(pa.string()))
+            found = found.set_column(at - 1, "id", pa.array(["two"]))
+        files = write_rows(found.to_batches(), location=store.location, schema=fields, batch=1)
+        assert text or store.append(files, head=head, positions=head.positions, run="sync") is not None
+        moment = datetime(2026, 1, key + 2 * text, tzinfo=UTC)
+        assert set_aside(lake, lake.changelog(name), moment=moment) is not None
+    kept = {"batch": 1, "key": '{"id": 1}', "row": "{}", "reason": "no", "at": datetime(2026, 1, 1, tzinfo=UTC)}
+    write_deltalake(lake.refused("written").uri, pa.Table.from_pylist([kept]))
+    assert set_aside(lake, lake.refused("written"), moment=datetime(2026, 2, 1, tzinfo=UTC)) is not None
+    told = sorted(in_set_aside(lake, KEY, "users", ["written", "others"], texts_of(pa.table({"id": [1]}))))
+    first, third, fourth = told
+    assert f"rows of the key (1), which a reset set aside: delete the folder {lake.root}/reset/2026-01-01T" in first
+    assert "rows of another declaration, which may hold the key" in third
+    assert "refused rows of the key (1)" in fourth
+    assert fourth.endswith("/refused/written")
 
 
 def test_a_file_that_was_never_ended_is_named_and_one_that_goes_meanwhile_is_passed_over(lake: Lake) -> None:

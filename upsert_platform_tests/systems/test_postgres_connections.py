@@ -180,6 +180,9 @@ def test_a_network_that_fails_leaves_whole_batches(how: str, server: str) -> Non
 def test_a_server_that_is_killed_holds_whole_batches_when_it_is_back(tmp_path: Path) -> None:
     """Staged tables are unlogged: the server empties them, and the next writer drops them."""
     folder = Path(f"/tmp/postgres-killed-{free_port()}")
+    # As a program leaves it that was killed while it filled the directory.
+    (folder / "filling").mkdir(parents=True)
+    (folder / "filling" / "PG_VERSION").write_text("15\n")
     made = postgres_server(folder, port=free_port(), password="of-a-test", user="dagster", settings={"fsync": "on"})
     url = f"postgresql://dagster:of-a-test@127.0.0.1:{made.port}/postgres"
     start(made)
