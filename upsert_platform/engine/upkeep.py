@@ -71,7 +71,7 @@ def compact(
 
 
 def _merge_files(store: QueryStore, files: list[LiveFile], *, upto: int) -> CompactionReport:
-    """Of a result without a key every change stays; small files become larger ones, a share of them at a time."""
+    """Merge files of a result without a key: every change stays, and a share of the files is held at a time."""
     groups: list[list[LiveFile]] = []
     held = _SHARE_BYTES
     for item in sorted(files, key=lambda item: (item.first_batch or 0, item.path)):
