@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from upsert_platform.core.errors import EndpointError
 
@@ -44,7 +44,7 @@ def start_gateway(*, stderr: int) -> ClientServer:
     from pyspark.java_gateway import launch_gateway
 
     if PORT in os.environ:  # of spark-submit, which has started this program
-        return remember_names(launch_gateway())
+        return launch_gateway()
     submit = Path(_find_spark_home()) / "bin" / "spark-submit"
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     with tempfile.TemporaryDirectory() as folder:
@@ -73,49 +73,13 @@ def connect(port: int, secret: str) -> ClientServer:
     before = {name: os.environ.get(name) for name in (PORT, SECRET)}
     os.environ |= {PORT: str(port), SECRET: secret}
     try:
-        return remember_names(launch_gateway())
+        return launch_gateway()
     finally:
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def remember_names(gateway: ClientServer) -> ClientServer:
-    """Have a connection ask the JVM only once what a name of a package, a class or a static method stands for.
-
-    PySpark asks at each use, step by step: `org`, `org.apache` and so on. Of what is no class, the JVM looks through
-    all of its jars each time. What an import into the view may change is asked anew.
-    """
-    from py4j import protocol
-
-    client: Any = gateway._gateway_client  # noqa: SLF001
-    ask = client.send_command
-    unknown = protocol.REFLECTION_COMMAND_NAME + protocol.REFL_GET_UNKNOWN_SUB_COMMAND_NAME
-    member = protocol.REFLECTION_COMMAND_NAME + protocol.REFL_GET_MEMBER_SUB_COMMAND_NAME
-    kept = (protocol.SUCCESS_PACKAGE, protocol.SUCCESS_CLASS, protocol.SUCCESS + protocol.METHOD_TYPE)
-    known: dict[str, str] = {}
-
-    def send_command(command: str, *args: Any, **kwargs: Any) -> Any:
-        if command.startswith((unknown, member)):
-            if (answer := known.get(command)) is None:
-                answer = ask(command, *args, **kwargs)
-                # A name with a capital may become a class with a jar that is added later.
-                package = answer == protocol.SUCCESS_PACKAGE
-                if answer.startswith(kept) and not (package and _last_part(command)[:1].isupper()):
-                    known[command] = answer
-            return answer
-        if command.startswith(protocol.JVMVIEW_COMMAND_NAME):
-            known.clear()
-        return ask(command, *args, **kwargs)
-
-    client.send_command = send_command
-    return gateway
-
-
-def _last_part(command: str) -> str:
-    return command.split("\n")[2].rpartition(".")[2]
 
 
 def _read(told: Path) -> tuple[int, str]:

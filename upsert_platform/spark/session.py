@@ -77,8 +77,6 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
         ).strip(),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Spark writes each plan as text, whoever reads it; the shorter form takes half as long.
-        "spark.sql.ui.explainMode": "simple",
         "spark.sql.session.timeZone": "UTC",
         # As Flink's: numbers wrap, and a cast that fails is told by the expression itself (`sql.evaluation`).
         "spark.sql.ansi.enabled": "false",
