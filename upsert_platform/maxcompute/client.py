@@ -23,6 +23,7 @@ from upsert_platform.maxcompute.connection import (
 )
 from upsert_platform.maxcompute.instances import RunningStatement
 from upsert_platform.maxcompute.names import TableName
+from upsert_platform.maxcompute.sdk import load_sdk
 from upsert_platform.maxcompute.types import MaxComputeType, parse_maxcompute_type
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ class Client:
     def odps(self) -> ODPS:
         """PyODPS, opened when first needed."""
         if self._odps is None:
+            load_sdk()
             from odps import ODPS
 
             connection = self.connection

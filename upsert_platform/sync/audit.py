@@ -246,9 +246,11 @@ def _tablestore(table: TablestoreTable, columns: Mapping[str, str]) -> _Found:
 
 
 def _maxcompute(table: MaxComputeTable, columns: Mapping[str, str]) -> _Found:
-    from odps import ODPS
-
     from upsert_platform.maxcompute.connection import Connection
+    from upsert_platform.maxcompute.sdk import load_sdk
+
+    load_sdk()
+    from odps import ODPS
 
     plan = table.partitions
     if not table.upserts or table.places or plan.static or plan.computed:
