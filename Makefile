@@ -3,6 +3,9 @@ ARGS ?=
 # A process that compiles the platform's modules anew, as this variable asks, starts half a second later.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Files with tests of systems: to collect all others takes every worker half a minute.
+SYSTEMS = $(shell grep -rlw systems upsert_platform_tests --include='test_*.py')
+
 .PHONY: setup demo ui test test-systems lint bench soak docs lock
 
 setup: .venv/.installed ## Python environment and jars; quick when nothing changed
@@ -22,7 +25,7 @@ test: setup ## all tests but the long ones and those of further servers; ARGS="-
 
 test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed
 	scripts/setup-systems
-	.venv/bin/pytest -m "systems and not soak" -n 3 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
+	.venv/bin/pytest -m "systems and not soak" -n 3 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS) $(if $(findstring .py,$(ARGS)),,$(SYSTEMS))
 
 soak: setup ## the long tests, of further servers too
 	scripts/setup-systems

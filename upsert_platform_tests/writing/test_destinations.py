@@ -1,4 +1,7 @@
-"""What every destination promises: spans that may be written again, one holder, a position that tells the truth."""
+"""What every destination promises: spans that may be written again, one holder, a position that tells the truth.
+
+Those of a server that has to be installed are tests of systems.
+"""
 
 from __future__ import annotations
 
