@@ -220,6 +220,7 @@ def test_paused_table_is_left_alone_and_named(shop: Shop) -> None:
     assert ": moved" in done.stdout
 
 
+@pytest.mark.soak
 def test_the_end_of_a_pause_is_recorded_once(shop: Shop) -> None:
     synced(shop)
     pauses.pause(shop.project.platform.lake, "bought")

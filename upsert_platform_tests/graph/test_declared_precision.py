@@ -96,6 +96,7 @@ def check(stack: Stack, wanted: dict[tuple[str, str], str]) -> None:
         assert all(len(part) <= most for part, most in zip(fractions, (3, 0, 3), strict=True)), row
 
 
+@pytest.mark.soak
 def test_keys_of_more_digits_than_declared_are_one_key_everywhere(stack: Stack) -> None:
     stack.project.mkdir(parents=True, exist_ok=True)
     declared = SQL.format(topic=stack.topic, table=stack.table, key=", ".join(KEY))

@@ -44,6 +44,7 @@ def reports(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     return {name: {key: value.value for key, value in shown.items()} for name, shown in {**made, **checked}.items()}
 
 
+@pytest.mark.soak
 def test_both_runners_give_equal_tables_and_reports(
     make_stack: Callable[[], Stack], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 
@@ -24,7 +25,6 @@ from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.proofs.typed_rows import FLAT, TYPES, columns, key_of, respelled, row_of, value_of
 
 if TYPE_CHECKING:
-    import pytest
     from pyspark.sql import SparkSession
 
 TOPIC = """
@@ -227,6 +227,7 @@ def test_a_tablestore_table_that_was_changed_by_hand(stack: Stack, spark: SparkS
     assert time.monotonic() - started < 60
 
 
+@pytest.mark.soak
 def test_a_maxcompute_table_that_was_changed_by_hand(stack: Stack, spark: SparkSession) -> None:
     from odps import ODPS
 
@@ -259,6 +260,7 @@ def test_a_maxcompute_table_that_was_changed_by_hand(stack: Stack, spark: SparkS
     assert named(proven(stack, "warehouse", spark)) == wanted
 
 
+@pytest.mark.soak
 def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
     stack: Stack, spark: SparkSession, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +318,7 @@ def test_what_moves_is_looked_at_again_and_what_stays_wrong_is_found(
     assert (ran.exit_code, "no offset is stated for" in ran.output) == (1, True), ran.output
 
 
+@pytest.mark.soak
 def test_what_settles_does_not_move_and_a_partition_that_comes_up_lies_behind_the_end(
     stack: Stack, spark: SparkSession, make_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

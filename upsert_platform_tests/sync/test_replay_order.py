@@ -248,6 +248,7 @@ def test_records_of_a_table_without_a_key_are_replayed_each(spark: SparkSession,
     assert quarantined_records(store).num_rows == 0
 
 
+@pytest.mark.soak
 def test_of_a_source_without_a_key_no_replayed_record_takes_the_place_of_a_newer_row_of_the_target(
     spark: SparkSession, tmp_path: Path
 ) -> None:

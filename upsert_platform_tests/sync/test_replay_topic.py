@@ -172,6 +172,7 @@ def last_places(records: Iterable[Placed]) -> dict[int, Placed]:
     return {key: by_place[str(value)] for key, value in last_values(marked).items()}
 
 
+@pytest.mark.soak
 def test_what_was_never_read_stands_before_everything(topic: Topic) -> None:
     """The changelog began at the topic's end: older records give keys that have no later one, and only those."""
     topic.send([Placed(1, key % 2, 0, NOON, key, f"old {key}") for key in range(10)])
@@ -212,6 +213,7 @@ def test_a_deleted_key_does_not_come_back_where_its_delete_may_be_lost(topic: To
     assert existing(topic.shown()) == {2: "stays", 3: "more"}
 
 
+@pytest.mark.soak
 def test_a_record_whose_row_is_left_alone_does_not_leave_the_quarantine(topic: Topic) -> None:
     """It was discarded, so that a compaction removed the delete that came behind it in another partition."""
     topic.send([(old := Placed(1, 0, 0, NOON, 1, "was here")), Placed(1, 0, 0, NOON, 2, "stays")], broken=[old])
