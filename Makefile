@@ -25,7 +25,7 @@ test: setup ## all tests but the long ones and those of further servers; ARGS="-
 
 test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed
 	scripts/setup-systems
-	.venv/bin/pytest -m "systems and not soak" -n 3 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS) $(if $(findstring .py,$(ARGS)),,$(SYSTEMS))
+	.venv/bin/pytest -m "systems and not soak" -n 3 -o timeout=900 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS) $(if $(findstring .py,$(ARGS)),,$(SYSTEMS))
 
 soak: setup ## the long tests, of further servers too
 	scripts/setup-systems

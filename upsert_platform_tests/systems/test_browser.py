@@ -185,11 +185,15 @@ def test_continuous_mode_draws_plots_and_serves_its_metrics(ui: Ui, stack: Stack
     with (tmp_path / "stream.log").open("wb") as log:
         process = subprocess.Popen([*command, *options], cwd=tmp_path, env=stack.environment(), stdout=log, stderr=log)
         try:
-            for _ in range(12):
+            text = ""
+            for turn in range(60):  # of which a quick machine needs twelve
                 stack.produce(stack.users.second_wave(300))
                 page.wait_for_timeout(2 * SECONDS)
-            page.goto(f"http://127.0.0.1:{port}/metrics")
-            text = page.inner_text("body")
+                if turn >= 11:
+                    page.goto(f"http://127.0.0.1:{port}/metrics")
+                    text = page.inner_text("body")
+                    if 'upsert_platform_check_passed{kind="table",table="users_serving"} 1.0' in text:
+                        break
             ui.keep("metrics")
         finally:
             process.terminate()
