@@ -453,8 +453,8 @@ class ChangelogStore:
 
         schema = pa.schema([rows.system_schema().field(rows.KIND)])
         found = read_rows(self.location, [item.path for item in self.files()], schema=schema)
-        counts = (count for part in found for count in part.column(0).value_counts().to_pylist())
-        return sum(count["counts"] for count in counts if count["values"] in rows.CHANGE_KINDS)
+        counts = (tuple(item.values()) for part in found for item in part.column(0).value_counts().to_pylist())
+        return sum(count for kind, count in counts if kind in rows.CHANGE_KINDS)
 
     def dataset(self) -> ds.Dataset:
         """The live rows, for reading with Arrow; without any where the changelog does not exist. No JVM."""
