@@ -185,6 +185,10 @@ class State:
         """All rows whose place has the same upper half as one of these."""
         return self._find(places & np.int64(-1 << 32), np.int64((1 << 32) - 1))
 
+    def all_rows(self) -> pa.Table:
+        """Every row that is there."""
+        return self._newest([self._read(file) for file in self._files])
+
     def _find(self, starts: np.ndarray, span: np.int64) -> pa.Table:
         if not len(starts) or not self._files:
             return self.schema.empty
@@ -261,13 +265,7 @@ class State:
         if not table.num_rows:
             return
         assert not self.added, "a second file of one batch would bring back what the first one replaced"
-        columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
-        system = [pa.array(places), pa.array(gone)]
-        if self._idle is not None:
-            system.append(pa.repeat(pa.scalar(self._idle.now, pa.int64()), table.num_rows))
-        names = [PLACE, GONE, TOUCHED][: len(system)]
-        stored = pa.table([*system, *columns], names=[*names, *self._stored_names()])
-        stored = self._beside_dead(stored)
+        stored = self._beside_dead(self._stored(table, places, gone))
         parts, last = self._to_merge(), False
         if parts:
             last = len(parts) == len(self._files)
@@ -278,6 +276,22 @@ class State:
             self.removed += [file.path for file in parts]
         if stored.num_rows:
             self._write(stored)
+
+    def put_all(self, table: pa.Table, *, places: np.ndarray) -> None:
+        """Replaces everything: these are all rows of the state; once per batch at most, and not beside `put`."""
+        assert not self.added, "a second file of one batch would bring back what the first one replaced"
+        self.removed += [file.path for file in self._files]
+        if table.num_rows:
+            self._write(self._stored(table, places, np.zeros(table.num_rows, dtype=bool)))
+
+    def _stored(self, table: pa.Table, places: np.ndarray, gone: np.ndarray) -> pa.Table:
+        """The operator's columns as files have them."""
+        columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
+        system = [pa.array(places), pa.array(gone)]
+        if self._idle is not None:
+            system.append(pa.repeat(pa.scalar(self._idle.now, pa.int64()), table.num_rows))
+        names = [PLACE, GONE, TOUCHED][: len(system)]
+        return pa.table([*system, *columns], names=[*names, *self._stored_names()])
 
     def _beside_dead(self, stored: pa.Table) -> pa.Table:
         """Rows that are written, and the end of those that were let go of, which a new row beside them would revive."""
