@@ -112,8 +112,8 @@ def _with_closings(node: Node, find: Callable[[str], object], lateness: int) -> 
         case Union():
             return replace(node, branches=tuple(_with_closings(item, find, lateness) for item in node.branches))
         case Temporal():
-            sides = (_with_closings(item, find, lateness) for item in (node.input, node.versions))
-            return replace(node, **dict(zip(("input", "versions"), sides, strict=True)))
+            inner = _with_closings(node.input, find, lateness)
+            return replace(node, input=inner, versions=_with_closings(node.versions, find, lateness))
     return replace(node, input=_with_closings(node.input, find, lateness))
 
 
