@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.core.plan import Session, Window
 from upsert_platform.engine.steps import Tally, WindowStep
 
 if TYPE_CHECKING:
-    from upsert_platform.core.plan import Window
     from upsert_platform.engine.stages import Stage
 
 
@@ -84,9 +84,8 @@ def clocks_of(stages: Sequence[Stage], positions: Mapping[str, str]) -> dict[str
 
     What was closed stays so where nothing closes any more: its groups may have left the state.
     """
-    steps = (step for stage in stages for step in stage.steps)
     clocks: dict[str, Clock] = {}
-    for window in (step.window for step in steps if isinstance(step, WindowStep)):
+    for window in _windows(stages):
         end = window.names[1]
         kept = positions.get(position_name(end))
         if window.closing is not None:
@@ -94,6 +93,14 @@ def clocks_of(stages: Sequence[Stage], positions: Mapping[str, str]) -> dict[str
         elif kept is not None:
             clocks[end] = Clock.of(kept)
     return clocks
+
+
+def _windows(stages: Sequence[Stage]) -> Iterator[Window | Session]:
+    """The windows of a query; of sessions those that close."""
+    for stage in stages:
+        yield from (step.window for step in stage.steps if isinstance(step, WindowStep))
+        if stage.session is not None:
+            yield stage.session
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,18 +116,17 @@ class Times:
 
     clocks: Mapping[str, Clock]
     before: Mapping[str, int | None]
-    windows: Mapping[str, Window]
+    windows: Mapping[str, Window | Session]
     final: frozenset[str]
 
     @classmethod
     def of(cls, stages: Sequence[Stage], positions: Mapping[str, str]) -> Times:
         """The clocks of the next batch after a commit."""
         clocks = clocks_of(stages, positions)
-        steps = (step.window for stage in stages for step in stage.steps if isinstance(step, WindowStep))
         return cls(
             clocks,
             {end: Clock.of(positions.get(position_name(end))).closed for end in clocks},
-            {window.names[1]: window for window in steps if window.closing is not None},
+            {window.names[1]: window for window in _windows(stages) if window.closing is not None},
             frozenset(end for stage in stages for end in stage.final_of),
         )
 
@@ -147,7 +153,8 @@ class Times:
             for state, (place, ends) in stage.window_ends
             if (moment := _least([clocks[end].closed for end in ends])) is not None
         )
-        return replace(stage, steps=steps, closed=closed, final=self._final(stage.final_of, tally))
+        over = clocks[stage.session.names[1]].closed if stage.session is not None else None
+        return replace(stage, steps=steps, closed=closed, over=over, final=self._final(stage.final_of, tally))
 
     def _final(self, ends: Sequence[str], tally: Tally) -> int | None:
         """Return up to where windows are closed whose rows are given; None if no window closes in this batch."""
@@ -171,8 +178,10 @@ def _least(moments: Sequence[int | None]) -> int | None:
     return min(known) if len(known) == len(moments) else None
 
 
-def _ends_between(window: Window, before: int, now: int) -> bool:
-    """Return whether a window ends after the one moment, and not after the other."""
+def _ends_between(window: Window | Session, before: int, now: int) -> bool:
+    """Return whether a window may end after the one moment, and not after the other."""
+    if isinstance(window, Session):
+        return now > before
     return (now - window.offset) // window.step > (before - window.offset) // window.step
 
 

@@ -163,8 +163,8 @@ def _watermarks(node: Finals) -> str:
     return " and ".join(f"{table}.{name} is {_span(after)} after {node.end}" for table, name, after in found)
 
 
-def _windows(node: Node) -> Iterator[Window]:
-    if isinstance(node, Window):
+def _windows(node: Node) -> Iterator[Window | Session]:
+    if isinstance(node, (Window, Session)):
         yield node
     for item in node.inputs:
         yield from _windows(item)

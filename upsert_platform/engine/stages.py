@@ -105,6 +105,7 @@ class Stage:
         window_ends: per name of a state the column with the end of such a window, by which rows leave that state.
         closed: per name of a state the place of that column, and when windows end that are closed: their rows may leave
             the state. Microseconds since 1970.
+        over: sessions that end then, or before, are closed, in microseconds since 1970; None while none is.
         final: rows of windows that end then, or before, are given out by an operator of final rows; None: of no others
             than before.
         ttls: per name of a state after how many milliseconds without a change rows are let go of; none in a query whose
@@ -125,6 +126,7 @@ class Stage:
     watched: tuple[tuple[str, str], ...] = ()
     window_ends: tuple[tuple[str, End], ...] = ()
     closed: tuple[tuple[str, tuple[int, int]], ...] = ()
+    over: int | None = None
     final: int | None = None
     ttls: tuple[tuple[str, int], ...] = ()
     now: int = 0
@@ -142,6 +144,12 @@ class Stage:
     def final_of(self) -> tuple[str, ...]:
         """Names of the ends of windows whose rows its operator gives once they are closed."""
         return self.operator.node.windows if isinstance(self.operator, FinalRows) else ()
+
+    @property
+    def session(self) -> Session | None:
+        """The session windows of its operator, if they close."""
+        node = self.operator.node if isinstance(self.operator, Sessions) else None
+        return node if node is not None and node.closing is not None else None
 
     @property
     def looks_up(self) -> str | None:
@@ -293,7 +301,9 @@ class _Compiler:
                 return [self._one_input(node.input, Found(node, self._state()), on, node.fields, stay)]
             case Session():
                 stay = self._ttls(None, 0)
-                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields, stay)]
+                draft = self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields, stay)
+                self._watch(node)
+                return [draft]
             case Over():
                 ttls = self._ttls(node.input, None, by=node.partition)
                 return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields, ttls)]
@@ -365,7 +375,7 @@ class _Compiler:
         draft.fields = node.fields
         return draft
 
-    def _watch(self, node: Window) -> None:
+    def _watch(self, node: Window | Session) -> None:
         """Has the table read that tells the time of a window that closes."""
         if node.closing is not None:
             (scan,) = [item for item in scans(node.input) if item.table == node.closing.table]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -135,6 +135,7 @@ class State:
         batch: the batch being computed.
         closed: place of a key column with the ends of windows, and the moment (microseconds since 1970) up to which
             they are closed: rows of those leave when all files are merged.
+        over: of all rows, which of them are closed otherwise; they leave as well.
         idle: when rows are let go of that nothing changes; None for never.
 
     Attributes:
@@ -152,6 +153,7 @@ class State:
         bucket: int,
         batch: int,
         closed: tuple[int, int] | None = None,
+        over: Callable[[pa.Table], np.ndarray] | None = None,
         idle: Idle | None = None,
     ) -> None:
         self.schema = schema
@@ -164,6 +166,7 @@ class State:
         self.removed: list[str] = []
         self.met = self.let_go = self.forgotten = 0
         self._closed = closed
+        self._over = over
         self._idle = idle
         self._dead: list[pa.Table] = []
 
@@ -313,6 +316,12 @@ class State:
         return stored.filter(pa.array(kept))
 
     def _without_closed(self, stored: pa.Table) -> pa.Table:
+        if self._over is not None:
+            stored = stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+            shown = stored.select(self._stored_names()).rename_columns([name for name, _, _ in self.schema.columns])
+            over = self._over(shown)
+            self.let_go += int(over.sum())
+            stored = stored.filter(pa.array(~over))
         if self._closed is None:
             return stored
         place, moment = self._closed

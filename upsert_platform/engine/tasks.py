@@ -29,6 +29,7 @@ from upsert_platform.engine.keys import bucket_rows, place_rows
 from upsert_platform.engine.lookup import Find, Found
 from upsert_platform.engine.reading import ChangelogShare, read_changes
 from upsert_platform.engine.results import Result
+from upsert_platform.engine.sessions import Sessions
 from upsert_platform.engine.sources import PUT
 from upsert_platform.engine.stages import Feed, Stage
 from upsert_platform.engine.state import Idle, State, StateFile
@@ -215,6 +216,7 @@ class _Work:
         if operator is None:
             return pa.concat_tables(there, promote_options="permissive")
         closed, ttls = dict(task.stage.closed), dict(task.stage.ttls)
+        over, session = task.stage.over, operator if isinstance(operator, Sessions) else None
         states = {
             schema.name: State(
                 schema,
@@ -224,6 +226,7 @@ class _Work:
                 bucket=bucket,
                 batch=task.batch,
                 closed=closed.get(schema.name),
+                over=session.over(over) if session is not None and over is not None else None,
                 idle=Idle(ttls[schema.name], task.stage.now) if schema.name in ttls else None,
             )
             for schema in operator.states
@@ -239,6 +242,8 @@ class _Work:
             if self.find is None:
                 self.find = self.opened.enter_context(task.lookups[operator.node.table].open())
             return operator.run_found(there, states, self.find)
+        if session is not None and over is not None:
+            return session.run_closing(there, states, closed=over, tally=self.tally)
         if isinstance(operator, FinalRows):
             return operator.run_final(there, states, upto=task.stage.final)
         return operator.run(there, states, first=first)

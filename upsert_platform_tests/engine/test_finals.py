@@ -380,6 +380,84 @@ def test_windows_of_two_tables_are_joined_when_both_are_closed(tmp_path: Path) -
     assert any(row[2] is not None for row in kept.result())
 
 
+@dataclass
+class Sessions:
+    """Sessions by page, split anew from a list of the rows that no closed session has taken."""
+
+    gap: timedelta
+    held: dict[Any, list[tuple[datetime, Any]]] = field(default_factory=lambda: defaultdict(list))
+    times: dict[int, datetime] = field(default_factory=dict)
+    closed: datetime = datetime.min  # noqa: DTZ901
+    given: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def split(self, found: Sequence[tuple[datetime, Any]]) -> list[list[tuple[datetime, Any]]]:
+        sessions: list[list[tuple[datetime, Any]]] = []
+        for row in sorted(found, key=lambda item: item[0]):
+            if sessions and row[0] - sessions[-1][-1][0] <= self.gap:
+                sessions[-1].append(row)
+            else:
+                sessions.append([row])
+        return sessions
+
+    def batch(self, batch: Sequence[Mapping[str, Any]]) -> int:
+        late = 0
+        for row in batch:
+            self.held[row["page"]].append((row["ts"], row["secs"]))
+        for page, there in self.held.items():
+            open_still = [item for item in self.split(there) if item[-1][0] + self.gap > self.closed]
+            late += len(there) - sum(map(len, open_still))
+            self.held[page] = [row for item in open_still for row in item]
+        for row in batch:
+            self.times[row[rows.PARTITION]] = max(row["ts"], self.times.get(row[rows.PARTITION], row["ts"]))
+        self.closed = max(self.closed, min(self.times.values()) - DELAY)
+        for page, there in self.held.items():
+            self.held[page] = []
+            for item in self.split(there):
+                end, values = item[-1][0] + self.gap, [value for _, value in item if value is not None]
+                if end > self.closed:
+                    self.held[page] += item
+                    continue
+                total, most = (sum(values), max(values)) if values else (None, None)
+                self.given.append((item[0][0], end, page, len(item), total, most, len(set(values))))
+        return late
+
+
+SESSIONS = {
+    "sessions": (
+        f"SELECT {EDGES}, page, {SHOWN.format('secs')} FROM TABLE(SESSION(TABLE views PARTITION BY page,"
+        f" DESCRIPTOR(ts), INTERVAL '40' SECOND)) GROUP BY {EDGES}, page"
+    ),
+    "sessions of the older syntax": (
+        "SELECT SESSION_START(ts, INTERVAL '40' SECOND), SESSION_END(ts, INTERVAL '40' SECOND), page,"
+        f" {SHOWN.format('secs')} FROM views GROUP BY page, SESSION(ts, INTERVAL '40' SECOND)"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SESSIONS)
+def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> None:
+    """A row that comes later begins a session of its own, or is late for it."""
+    world, model = World(tmp_path, random.Random(kind)), Sessions(timedelta(seconds=40))
+    kept = Kept(world, planned(SESSIONS[kind]))
+    for turn in range(16):
+        # Whole tens of seconds: rows that are the same, and rows exactly the gap apart.
+        batch = [
+            {**row, "ts": row["ts"].replace(second=row["ts"].second // 10 * 10)}
+            for row in _views(world, NOON + turn * MINUTE, 10)
+            if NOON + (turn - 6) * MINUTE < row["ts"]
+        ]
+        world.write("views", batch)
+        late = model.batch(batch)
+        assert _apply(kept, kills=turn % 3).late == late
+        assert {row[rows.KIND] for row in kept.changes()} <= {rows.KIND_INSERT}
+        assert same_rows(kept.result(), model.given)
+        if turn % 5 == 4:
+            kept = Kept(world, planned(SESSIONS[kind]))
+    assert len(model.given) > 15
+    held = sum(file.rows for files in kept.store.state_files().values() for file in files)
+    assert held < 250, "closed sessions leave the state"
+
+
 def test_batches_of_a_backlog_give_all_that_it_closes(tmp_path: Path) -> None:
     """By several batches of one run, without any that has nothing to read."""
     world, model = World(tmp_path, random.Random(13)), Model("tumble", 3, 3)

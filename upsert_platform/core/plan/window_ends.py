@@ -18,6 +18,7 @@ from upsert_platform.core.plan.operators import (
     Window,
 )
 from upsert_platform.core.plan.over import Over
+from upsert_platform.core.plan.sessions import Session
 from upsert_platform.core.plan.topn import TopN
 from upsert_platform.core.plan.unnest import Unnest
 
@@ -33,6 +34,8 @@ def closing_ends(node: Node, name: str) -> tuple[str, ...]:
             if name == node.names[1]:
                 return (name,) if node.closing is not None else ()
             return _of_input(node.input, name)
+        case Session():
+            return (name,) if name == node.names[1] and node.closing is not None else ()
         case Project():
             expression = dict(node.columns)[name]
             return closing_ends(node.input, expression.column) if expression.column is not None else ()

@@ -56,10 +56,10 @@ def final_rows(node: Node, find: Callable[[str], object], lateness: int) -> Node
         case Union() if not isinstance(node, Merge):
             return replace(node, branches=tuple(final_rows(item, find, lateness) for item in node.branches))
     windows = _windows(node)
-    if any(isinstance(item, Session) for item in windows):
+    if any(isinstance(item, Session) and not item.input.appends for item in windows):
         raise Fault(
-            f"{_CHANGES}; rows of SESSION windows are not written once the windows are closed, as those of TUMBLE, HOP"
-            f" and CUMULATE are: {_KEY}",
+            f"{_CHANGES}; rows of SESSION windows are written once these are closed where the rows of the table are"
+            f" only added, and change here: {_KEY}",
             0,
         )
     if not windows:
@@ -104,7 +104,7 @@ def _with_closings(node: Node, find: Callable[[str], object], lateness: int) -> 
     match node:
         case Scan():
             return node
-        case Window():
+        case Window() | Session():
             return node if node.closing is not None else closing_window(node, find, lateness, remedy="")
         case Join():
             left, right = (_with_closings(item, find, lateness) for item in (node.left, node.right))
@@ -117,7 +117,9 @@ def _with_closings(node: Node, find: Callable[[str], object], lateness: int) -> 
     return replace(node, input=_with_closings(node.input, find, lateness))
 
 
-def closing_window(node: Node, find: Callable[[str], object], lateness: int, *, remedy: str = _BEFORE) -> Window:
+def closing_window(
+    node: Node, find: Callable[[str], object], lateness: int, *, remedy: str = _BEFORE
+) -> Window | Session:
     """A window that closes so long after its end.
 
     Args:
@@ -126,7 +128,7 @@ def closing_window(node: Node, find: Callable[[str], object], lateness: int, *, 
     Raises:
         Fault: nothing tells the time of its rows.
     """
-    assert isinstance(node, Window)
+    assert isinstance(node, (Window, Session))
     found = _column_of(node.input, node.time)
     table = find(found[0].table) if found is not None else None
     if found is None or not isinstance(table, Table):
