@@ -438,7 +438,7 @@ SESSIONS = {
 def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> None:
     """A row that comes later begins a session of its own, or is late for it."""
     world, model = World(tmp_path, random.Random(kind)), Sessions(timedelta(seconds=40))
-    kept = Kept(world, planned(SESSIONS[kind]))
+    kept, all_late = Kept(world, planned(SESSIONS[kind])), 0
     for turn in range(16):
         # Whole tens of seconds: rows that are the same, and rows exactly the gap apart.
         batch = [
@@ -448,12 +448,14 @@ def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> N
         ]
         world.write("views", batch)
         late = model.batch(batch)
+        all_late += late
         assert _apply(kept, kills=turn % 3).late == late
         assert {row[rows.KIND] for row in kept.changes()} <= {rows.KIND_INSERT}
         assert same_rows(kept.result(), model.given)
         if turn % 5 == 4:
             kept = Kept(world, planned(SESSIONS[kind]))
     assert len(model.given) > 15
+    assert all_late > 8
     held = sum(file.rows for files in kept.store.state_files().values() for file in files)
     assert held < 250, "closed sessions leave the state"
 

@@ -110,6 +110,11 @@ LINES: Final = {
         KEYED, "", f"SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",
         "engine/test_finals.py", "test_rows_are_given_once_when_their_window_closes",
     ),
+    "medium: groups of sessions without a key": (
+        KEYED, "", "SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE views PARTITION BY uid,"
+        " DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY uid, window_start, window_end",
+        "engine/test_finals.py", "test_sessions_are_given_once_when_they_close",
+    ),
     "medium: LEFT JOIN with a condition on the left": (
         "oid BIGINT, r STRING", "oid", "SELECT o.oid, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id AND"
         " o.kind = 'a'",
@@ -199,10 +204,10 @@ LINES: Final = {
 }  # fmt: skip
 """Columns and key of a target (empty for none), the statement, and the file of its oracle with words there."""
 REFUSED: Final = {
-    "low: groups of sessions without a key": (
-        "INSERT INTO log SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE views PARTITION BY uid,"
+    "low: sessions of rows that change without a key": (
+        "INSERT INTO log SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE orders PARTITION BY uid,"
         " DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY uid, window_start, window_end",
-        "rows of SESSION windows are not written once the windows are closed",
+        "rows of SESSION windows are written once these are closed where the rows of the table are only added",
     ),
     "low: CURRENT_WATERMARK": (
         "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)", "have no watermarks",

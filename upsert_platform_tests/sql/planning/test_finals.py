@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from upsert_platform.core.plan import Closing, Finals, Node, Window
+from upsert_platform.core.plan import Closing, Finals, Node, Session, Window
 from upsert_platform_tests.sql.reading import errors, read
 
 TABLES = """
@@ -17,6 +17,8 @@ CREATE TABLE other (uid INT, at STRING, ts AS TO_TIMESTAMP(at), WATERMARK FOR ts
   WITH ('connector' = 'kafka', 'format' = 'json');
 CREATE TABLE odd (uid INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '1' MONTH)
   WITH ('connector' = 'kafka', 'format' = 'json');
+CREATE TABLE orders (oid INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (oid) NOT ENFORCED)
+  WITH ('connector' = 'upsert-kafka');
 CREATE TABLE users (id INT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
 CREATE TABLE log (e TIMESTAMP(3), n BIGINT) WITH ('connector' = 'kafka', 'format' = 'json');
 CREATE TABLE kept (e TIMESTAMP(3), n BIGINT, PRIMARY KEY (e) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
@@ -54,6 +56,21 @@ def test_windows_close_at_their_end_unless_the_setting_says_later(setting: str, 
     assert plan.appends
 
 
+@pytest.mark.parametrize(
+    "select",
+    [
+        f"SELECT window_end, COUNT(*) FROM {tumble('views', 'SESSION')} GROUP BY {EDGES}",
+        "SELECT SESSION_END(ts, INTERVAL '5' SECOND), COUNT(*) FROM views GROUP BY SESSION(ts, INTERVAL '5' SECOND)",
+        "SELECT HOP_END(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND), COUNT(*) FROM views GROUP BY"
+        " HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND)",
+    ],
+)
+def test_sessions_and_windows_of_the_older_syntax_close_too(select: str) -> None:
+    (plan,) = plans(f"INSERT INTO log {select};")
+    found = [item.closing for item in nodes(plan) if isinstance(item, (Session, Window))]
+    assert found == [Closing("views", "ts", 5_000_000)]
+
+
 def test_it_is_the_target_that_decides() -> None:
     """A warning says so of the one without a key; the other's windows stay open."""
     sql = f"INSERT INTO log {counted('views')}; INSERT INTO kept {counted('views')};"
@@ -87,13 +104,9 @@ PROBLEMS = {
         f" {EDGES}, page)",
         "they are not the groups of one window",
     ),
-    "sessions": (
-        f"SELECT window_end, COUNT(*) FROM {tumble('views', 'SESSION')} GROUP BY {EDGES}",
-        "rows of SESSION windows are not written once the windows are closed",
-    ),
-    "sessions of the older syntax": (
-        "SELECT SESSION_END(ts, INTERVAL '5' SECOND), COUNT(*) FROM views GROUP BY SESSION(ts, INTERVAL '5' SECOND)",
-        "rows of SESSION windows are not written once the windows are closed",
+    "sessions of rows that change": (
+        f"SELECT window_end, COUNT(*) FROM {tumble('orders', 'SESSION')} GROUP BY {EDGES}",
+        "rows of SESSION windows are written once these are closed where the rows of the table are only added",
     ),
     "rows of a join": (
         f"SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE both, DESCRIPTOR(ts), INTERVAL '10' SECOND)) GROUP BY"
