@@ -444,7 +444,7 @@ def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> N
         batch = [
             {**row, "ts": row["ts"].replace(second=row["ts"].second // 10 * 10)}
             for row in _views(world, NOON + turn * MINUTE, 10)
-            if NOON + (turn - 6) * MINUTE < row["ts"]
+            if NOON + (turn - 15) * MINUTE < row["ts"]
         ]
         world.write("views", batch)
         late = model.batch(batch)
