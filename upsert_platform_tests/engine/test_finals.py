@@ -299,6 +299,12 @@ FIRSTS = (
 )
 
 
+RUNNING = (
+    f"SELECT COUNT(*) OVER (PARTITION BY {EDGES} ORDER BY ts), page FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts),"
+    " INTERVAL '3' MINUTES))"
+)
+
+
 def _pages(batches: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[list[Mapping[str, Any]]]:
     """The rows of each closed window as it closes, in the order in which they came, by windows of three minutes."""
     held: dict[datetime, list[Mapping[str, Any]]] = defaultdict(list)
@@ -316,25 +322,33 @@ def _pages(batches: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[list[Mapp
             yield held.pop(end)
 
 
-def _having(window: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+def _having(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     there = [row for row in window if (row["secs"] or 0) > 0]
     pages = [row["page"] for row in there if row["page"] is not None]
-    return (len(there), max(pages, default=None)) if len(there) > 2 else None
+    return [(len(there), max(pages, default=None))] if len(there) > 2 else []
 
 
-def _best(window: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
+def _best(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     counts = Counter(row["page"] for row in window if row["page"] is not None)
-    return min(((n, page) for page, n in counts.items()), key=lambda item: (-item[0], item[1]), default=None)
+    return sorted(((n, page) for page, n in counts.items()), key=lambda item: (-item[0], item[1]))[:1]
 
 
-def _first(window: Sequence[Mapping[str, Any]]) -> tuple[Any, ...] | None:
-    return len(window), next((row["page"] for row in window if row["page"] is not None), None)
+def _first(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    return [(len(window), next((row["page"] for row in window if row["page"] is not None), None))]
 
 
-@pytest.mark.parametrize(("sql", "shown"), [(HAVING, _having), (BEST, _best), (FIRSTS, _first)],
-                         ids=["groups of groups", "first rows", "first values"])  # fmt: skip
+def _running(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    """Equal times share what came up to them."""
+    return [(sum(other["ts"] <= row["ts"] for other in window), row["page"]) for row in window]
+
+
+@pytest.mark.parametrize(
+    ("sql", "shown"),
+    [(HAVING, _having), (BEST, _best), (FIRSTS, _first), (RUNNING, _running)],
+    ids=["groups of groups", "first rows", "first values", "counts up to each row"],
+)
 def test_what_is_computed_of_the_rows_of_one_window_is_given_with_it(sql: str, shown: Any, tmp_path: Path) -> None:
-    """Groups of groups with HAVING, the first rows of each window, first values; none of them shows its window."""
+    """None of them shows its window."""
     world, batches = World(tmp_path, random.Random(sql)), []
     kept = Kept(world, planned(sql, columns="n BIGINT, p STRING"))
     for turn in range(14):
@@ -342,7 +356,7 @@ def test_what_is_computed_of_the_rows_of_one_window_is_given_with_it(sql: str, s
         batches.append([{**row, rows.PARTITION: 0} for row in _views(world, NOON + turn * MINUTE, 8)])
         world.write("views", batches[-1])
         _apply(kept, kills=turn % 2)
-        assert same_rows(kept.result(), [row for window in _pages(batches) if (row := shown(window)) is not None])
+        assert same_rows(kept.result(), [row for window in _pages(batches) for row in shown(window)])
     assert len(kept.result()) > 3
     assert max(len(files) for files in kept.store.state_files().values()) <= 2 * state.MOST_FILES
 
