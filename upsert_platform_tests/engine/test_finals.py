@@ -305,6 +305,12 @@ RUNNING = (
 )
 
 
+SETS = (
+    "SELECT COUNT(*), page FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '3' MINUTES)) WHERE page IS NOT NULL"
+    f" GROUP BY GROUPING SETS (({EDGES}, page), ({EDGES}))"
+)
+
+
 def _pages(batches: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[list[Mapping[str, Any]]]:
     """The rows of each closed window as it closes, in the order in which they came, by windows of three minutes."""
     held: dict[datetime, list[Mapping[str, Any]]] = defaultdict(list)
@@ -337,6 +343,11 @@ def _first(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     return [(len(window), next((row["page"] for row in window if row["page"] is not None), None))]
 
 
+def _sets(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+    counts = Counter(row["page"] for row in window if row["page"] is not None)
+    return [*((n, page) for page, n in counts.items()), *([(counts.total(), None)] if counts else [])]
+
+
 def _running(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
     """Equal times share what came up to them."""
     return [(sum(other["ts"] <= row["ts"] for other in window), row["page"]) for row in window]
@@ -344,8 +355,8 @@ def _running(window: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize(
     ("sql", "shown"),
-    [(HAVING, _having), (BEST, _best), (FIRSTS, _first), (RUNNING, _running)],
-    ids=["groups of groups", "first rows", "first values", "counts up to each row"],
+    [(HAVING, _having), (BEST, _best), (FIRSTS, _first), (RUNNING, _running), (SETS, _sets)],
+    ids=["groups of groups", "first rows", "first values", "counts up to each row", "grouping sets"],
 )
 def test_what_is_computed_of_the_rows_of_one_window_is_given_with_it(sql: str, shown: Any, tmp_path: Path) -> None:
     """None of them shows its window."""

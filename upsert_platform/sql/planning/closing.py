@@ -51,7 +51,7 @@ def final_rows(node: Node, find: Callable[[str], object], lateness: int) -> Node
     if node.appends:
         return node
     match node:
-        case Project() | Filter() | Unnest():
+        case Project() | Filter() | Unnest() | Lookup():
             return replace(node, input=final_rows(node.input, find, lateness))
         case Union() if not isinstance(node, Merge):
             return replace(node, branches=tuple(final_rows(item, find, lateness) for item in node.branches))
