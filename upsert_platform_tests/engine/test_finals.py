@@ -192,6 +192,8 @@ def _of(function: str, arguments: str, table: str = "views", value: str = "secs"
     )
 
 
+TTL = "SET 'table.exec.state.ttl' = '1 d';"
+"""State of windows stays as long as they are open, whatever this says."""
 LEGACY = "TUMBLE(ts, INTERVAL '3' MINUTE)"
 WINDOWS = {
     "tumble": (_of("TUMBLE", "INTERVAL '3' MINUTES"), 3, 3),
@@ -211,7 +213,8 @@ def test_rows_are_given_once_when_their_window_closes(kind: str, tmp_path: Path)
     """With kills, compactions and stores that are opened anew between."""
     sql, size, step = WINDOWS[kind]
     world, model = World(tmp_path, random.Random(kind)), Model(kind, size, step)
-    kept = Kept(world, planned(sql))
+    setting = TTL if kind == "hop" else ""
+    kept = Kept(world, planned(sql, setting=setting))
     for turn in range(12):
         batch = _views(world, NOON + turn * MINUTE, 10)
         world.write("views", batch)
@@ -224,7 +227,7 @@ def test_rows_are_given_once_when_their_window_closes(kind: str, tmp_path: Path)
             assert head is not None
             compact(kept.store, applied_everywhere=head.batch)
             remove_unused(kept.store, hours=0)
-            kept = Kept(world, planned(sql))
+            kept = Kept(world, planned(sql, setting=setting))
             assert _same(kept, model)
     assert model.late > 10
     assert len(model.given) > 8
@@ -463,7 +466,8 @@ SESSIONS = {
 def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> None:
     """A row that comes later begins a session of its own, or is late for it."""
     world, model = World(tmp_path, random.Random(kind)), Sessions(timedelta(seconds=40))
-    kept, all_late = Kept(world, planned(SESSIONS[kind])), 0
+    setting = TTL if kind == "sessions" else ""
+    kept, all_late = Kept(world, planned(SESSIONS[kind], setting=setting)), 0
     for turn in range(16):
         # Whole tens of seconds: rows that are the same, and rows exactly the gap apart.
         batch = [
@@ -478,7 +482,7 @@ def test_sessions_are_given_once_when_they_close(kind: str, tmp_path: Path) -> N
         assert {row[rows.KIND] for row in kept.changes()} <= {rows.KIND_INSERT}
         assert same_rows(kept.result(), model.given)
         if turn % 5 == 4:
-            kept = Kept(world, planned(SESSIONS[kind]))
+            kept = Kept(world, planned(SESSIONS[kind], setting=setting))
     assert len(model.given) > 15
     assert all_late > 8
     held = sum(file.rows for files in kept.store.state_files().values() for file in files)
