@@ -3,6 +3,10 @@
 The time is the least, over the partitions that have given rows, of the greatest value of each; it moves when a batch is
 committed, so no row is late for what came in its own batch. A window that is closed stays so, whatever is declared
 later: rows for it are counted and left out, and its groups leave the state when files of it are merged as a whole.
+
+Where rows are given once their windows are closed (`core.plan.Finals`), a batch gives those of the windows that its own
+rows close: stages that read changelogs run before those that give rows, so the time is known by then. The commit keeps
+up to where windows were closed, so that no later batch takes rows for them, whatever is declared by then.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.row_codes import code_rows
+from upsert_platform.core.plan import Session, Window
 from upsert_platform.engine.steps import Tally, WindowStep
 
 if TYPE_CHECKING:
@@ -79,9 +84,8 @@ def clocks_of(stages: Sequence[Stage], positions: Mapping[str, str]) -> dict[str
 
     What was closed stays so where nothing closes any more: its groups may have left the state.
     """
-    steps = (step for stage in stages for step in stage.steps)
     clocks: dict[str, Clock] = {}
-    for window in (step.window for step in steps if isinstance(step, WindowStep)):
+    for window in _windows(stages):
         end = window.names[1]
         kept = positions.get(position_name(end))
         if window.closing is not None:
@@ -91,17 +95,94 @@ def clocks_of(stages: Sequence[Stage], positions: Mapping[str, str]) -> dict[str
     return clocks
 
 
-def at_time(stage: Stage, clocks: Mapping[str, Clock]) -> Stage:
-    """A stage that knows which windows are closed."""
-    steps = tuple(
-        replace(step, closed=clocks[step.window.names[1]].closed)
-        if isinstance(step, WindowStep) and step.window.names[1] in clocks
-        else step
-        for step in stage.steps
-    )
-    ends = stage.window_end
-    closed = clocks[ends[1]].closed if ends is not None else None
-    return replace(stage, steps=steps, closed=closed)
+def _windows(stages: Sequence[Stage]) -> Iterator[Window | Session]:
+    """The windows of a query; of sessions those that close."""
+    for stage in stages:
+        yield from (step.window for step in stage.steps if isinstance(step, WindowStep))
+        if stage.session is not None:
+            yield stage.session
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The clocks of a query's windows during a batch.
+
+    Attributes:
+        clocks: as the batch begins, by the names of the windows' ends.
+        before: up to where the windows were closed as the commit before it says, by the same names.
+        windows: those that close, by the same names.
+        final: names of those whose rows are given once they are closed.
+    """
+
+    clocks: Mapping[str, Clock]
+    before: Mapping[str, int | None]
+    windows: Mapping[str, Window | Session]
+    final: frozenset[str]
+
+    @classmethod
+    def of(cls, stages: Sequence[Stage], positions: Mapping[str, str]) -> Times:
+        """The clocks of the next batch after a commit."""
+        clocks = clocks_of(stages, positions)
+        return cls(
+            clocks,
+            {end: Clock.of(positions.get(position_name(end))).closed for end in clocks},
+            {window.names[1]: window for window in _windows(stages) if window.closing is not None},
+            frozenset(end for stage in stages for end in stage.final_of),
+        )
+
+    def after(self, tally: Tally) -> dict[str, Clock]:
+        """The clocks with what was read."""
+        found = {end: clock.later(tally.times.get(end, {})) for end, clock in self.clocks.items()}
+        return found | {end: found[end].at(self._lag(end)) for end in self.final}
+
+    def at(self, stage: Stage, tally: Tally) -> Stage:
+        """A stage that knows which windows are closed.
+
+        Args:
+            tally: of the stages before it.
+        """
+        clocks = self.clocks
+        steps = tuple(
+            replace(step, closed=clocks[step.window.names[1]].closed)
+            if isinstance(step, WindowStep) and step.window.names[1] in clocks
+            else step
+            for step in stage.steps
+        )
+        closed = tuple(
+            (state, (place, moment))
+            for state, (place, ends) in stage.window_ends
+            if (moment := _least([clocks[end].closed for end in ends])) is not None
+        )
+        over = clocks[stage.session.names[1]].closed if stage.session is not None else None
+        return replace(stage, steps=steps, closed=closed, over=over, final=self._final(stage.final_of, tally))
+
+    def _final(self, ends: Sequence[str], tally: Tally) -> int | None:
+        """Return up to where windows are closed whose rows are given; None if no window closes in this batch."""
+        if not ends:
+            return None
+        clocks = self.after(tally)
+        now, before = _least([clocks[end].closed for end in ends]), _least([self.before[end] for end in ends])
+        if now is None or before is None:
+            return now
+        return now if any(_ends_between(self.windows[end], before, now) for end in ends) else None
+
+    def _lag(self, end: str) -> int:
+        closing = self.windows[end].closing
+        assert closing is not None
+        return closing.after
+
+
+def _least(moments: Sequence[int | None]) -> int | None:
+    """Return up to where several windows are all closed; None if one of them never was."""
+    known = [moment for moment in moments if moment is not None]
+    return min(known) if len(known) == len(moments) else None
+
+
+def _ends_between(window: Window | Session, before: int, now: int) -> bool:
+    """Return whether a window may end after the one moment, and not after the other."""
+    if isinstance(window, Session):
+        return now > before
+    return (now - window.offset) // window.step > (before - window.offset) // window.step
 
 
 def times_of(table: pa.Table, watched: Sequence[tuple[str, str]]) -> Iterator[tuple[str, dict[str, int]]]:

@@ -204,13 +204,11 @@ def advance(
     Returns:
         What was done, or None when another run came first: plan again.
     """
-    from upsert_platform.engine.closing import at_time
-
     started = time.monotonic()
     head = plan.head if plan.head is not None else store.create()
     batch = _Batch(store, head, plan, runner, lookups or {})
     try:
-        seconds = [batch.run(at_time(stage, batch.clocks)) for stage in batch.stages]
+        seconds = [batch.run(batch.times.at(stage, batch.tally)) for stage in batch.stages]
         batch.let_go_of_idle()
         account = account_file(store, batch.read, batch.written, number=head.batch + 1)
         positions = Positions(
@@ -220,7 +218,7 @@ def advance(
                 **{item.name: item.changelog_id for item in plan.slices},
                 **{commit_name(item.name): item.commit for item in plan.slices},
                 PLAN: store.fingerprint,
-                **batch.times(),
+                **batch.clocks(),
             },
         )
         after = store.append([*batch.added, *account], head=head, positions=positions, run=run, replaced=batch.removed)
@@ -254,7 +252,7 @@ class _Batch:
     def __init__(
         self, store: QueryStore, head: Head, plan: QueryBatchPlan, runner: Runner, lookups: Mapping[str, KeyReader]
     ) -> None:
-        from upsert_platform.engine.closing import clocks_of
+        from upsert_platform.engine.closing import Times
         from upsert_platform.engine.steps import Tally
 
         self.store = store
@@ -271,7 +269,7 @@ class _Batch:
         self.tally = Tally()
         now = now_in_milliseconds()
         self.stages = tuple(replace(stage, now=now) if stage.ttls else stage for stage in store.stages())
-        self.clocks = clocks_of(self.stages, head.positions.topic_ids)
+        self.times = Times.of(self.stages, head.positions.topic_ids)
 
     @property
     def written(self) -> int:
@@ -346,6 +344,8 @@ class _Batch:
         for part in parts:
             for bucket in part.index:
                 weights[bucket] = weights.get(bucket, 0) + part.rows // len(part.index)
+        if stage.final is not None:  # rows may wait in any of them
+            weights |= {bucket: weights.get(bucket, 0) for _, bucket in files}
         first = self.number == 1 and stage.first_row
         if first:
             weights.setdefault(first_bucket(self.buckets), 0)
@@ -388,13 +388,11 @@ class _Batch:
                     self.removed += [file.path for file in files]
                     self.let_go += sum(file.rows for file in files)
 
-    def times(self) -> dict[str, str]:
+    def clocks(self) -> dict[str, str]:
         """The clocks of windows that close, as the commit keeps them."""
         from upsert_platform.engine.closing import position_name
 
-        return {
-            position_name(end): clock.later(self.tally.times.get(end, {})).text() for end, clock in self.clocks.items()
-        }
+        return {position_name(end): clock.text() for end, clock in self.times.after(self.tally).items()}
 
     def clean(self) -> None:
         """Deletes the exchanges of this attempt."""

@@ -16,6 +16,7 @@ from upsert_platform.core.plan import (
     ArrivedTopN,
     Expand,
     Filter,
+    Finals,
     GroupJoin,
     Join,
     Lookup,
@@ -103,6 +104,8 @@ def _told(node: Node) -> str:
             by = ", ".join(node.group) or "nothing (one row)"
             calls = ", ".join(_call(node, name) for name in (call.name for call in node.calls)) or "distinct rows"
             return f"group by {by}: {calls}"
+        case Finals():
+            return f"rows of closed windows, each once: when {_watermarks(node)}"
         case TopN():
             order = [f"{item.column}{' DESC' if item.descending else ''}" for item in node.order]
             if isinstance(node, ArrivedTopN):
@@ -150,6 +153,23 @@ def _call(node: Aggregate, name: str) -> str:
     return f"{call.function.upper()}({distinct}{call.argument or '*'}){condition} AS {call.name}"
 
 
+def _watermarks(node: Finals) -> str:
+    """Return what has to be, that rows are given."""
+    found = dict.fromkeys(
+        (item.closing.table, item.closing.column, item.closing.after)
+        for item in _windows(node)
+        if item.closing is not None and item.names[1] in node.windows
+    )
+    return " and ".join(f"{table}.{name} is {_span(after)} after {node.end}" for table, name, after in found)
+
+
+def _windows(node: Node) -> Iterator[Window | Session]:
+    if isinstance(node, (Window, Session)):
+        yield node
+    for item in node.inputs:
+        yield from _windows(item)
+
+
 def _over(node: Over) -> str:
     order = [f"{item.column}{' DESC' if item.descending else ''}" for item in node.order]
     if node.records:
@@ -192,6 +212,11 @@ def _state(node: Node) -> str | None:
             return f"the {what} per ({', '.join(node.key) or 'nothing'}): grows with the keys"
         case Lookup() if not node.input.appends:
             return f"what was found of {node.table} per row: grows with the rows; a batch asks for the keys of new rows"
+        case Finals():
+            return (
+                "the rows of open windows: grows with these; a batch that closes a window reads them all, others the"
+                " rows that change"
+            )
         case Session() | Over():
             return "all rows of each partition: grows with the rows; a batch reads the partitions that it touches"
         case Materialize():

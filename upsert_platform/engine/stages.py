@@ -17,6 +17,7 @@ from upsert_platform.core.plan import (
     Expression,
     Field,
     Filter,
+    Finals,
     Join,
     Lookup,
     Materialize,
@@ -36,6 +37,7 @@ from upsert_platform.core.plan import (
 )
 from upsert_platform.engine.aggregate import Groups, Multiset, multiset_of
 from upsert_platform.engine.arrivals import Arrived
+from upsert_platform.engine.finals import FinalRows
 from upsert_platform.engine.join import Matches
 from upsert_platform.engine.lookup import Found
 from upsert_platform.engine.materialize import LastRows
@@ -49,10 +51,21 @@ from upsert_platform.engine.state import NEVER, StateSchema
 from upsert_platform.engine.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
 from upsert_platform.engine.temporal import AsOf
 from upsert_platform.engine.topn import FirstRows
-from upsert_platform.engine.window_ends import end_of_group, is_of_window
+from upsert_platform.engine.window_ends import End, end_of_state, ends_of_join, is_of_window
 
 Operator = (
-    Upserts | Groups | Multiset | FirstRows | Matches | AsOf | Found | LastChanged | Arrived | LastRows | Partitions
+    Upserts
+    | Groups
+    | Multiset
+    | FirstRows
+    | Matches
+    | AsOf
+    | Found
+    | LastChanged
+    | Arrived
+    | LastRows
+    | Partitions
+    | FinalRows
 )
 
 
@@ -89,8 +102,12 @@ class Stage:
         first_row: the first batch makes a row of nothing (a GROUP BY without columns).
         ordered: rows that are only added carry what orders them, since the last one of each key counts.
         watched: names of ends of windows that close, each with the column of the scan that tells their time.
-        window_end: place of the end of such a window among the operator's group, and its name.
-        closed: groups of windows that end then, or before, may leave the state; microseconds since 1970.
+        window_ends: per name of a state the column with the end of such a window, by which rows leave that state.
+        closed: per name of a state the place of that column, and when windows end that are closed: their rows may leave
+            the state. Microseconds since 1970.
+        over: sessions that end then, or before, are closed, in microseconds since 1970; None while none is.
+        final: rows of windows that end then, or before, are given out by an operator of final rows; None: of no others
+            than before.
         ttls: per name of a state after how many milliseconds without a change rows are let go of; none in a query whose
             state stays.
         now: when the batch is computed, in milliseconds since 1970.
@@ -107,8 +124,10 @@ class Stage:
     result: Result | None
     ordered: bool = False
     watched: tuple[tuple[str, str], ...] = ()
-    window_end: tuple[int, str] | None = None
-    closed: int | None = None
+    window_ends: tuple[tuple[str, End], ...] = ()
+    closed: tuple[tuple[str, tuple[int, int]], ...] = ()
+    over: int | None = None
+    final: int | None = None
     ttls: tuple[tuple[str, int], ...] = ()
     now: int = 0
 
@@ -120,6 +139,17 @@ class Stage:
     @property
     def first_row(self) -> bool:
         return isinstance(self.operator, Groups) and not self.operator.node.group
+
+    @property
+    def final_of(self) -> tuple[str, ...]:
+        """Names of the ends of windows whose rows its operator gives once they are closed."""
+        return self.operator.node.windows if isinstance(self.operator, FinalRows) else ()
+
+    @property
+    def session(self) -> Session | None:
+        """The session windows of its operator, if they close."""
+        node = self.operator.node if isinstance(self.operator, Sessions) else None
+        return node if node is not None and node.closing is not None else None
 
     @property
     def looks_up(self) -> str | None:
@@ -153,16 +183,21 @@ class _Draft:
     """Steps are of an upsert source that has no index yet."""
     ordered: bool = False
     watched: list[tuple[str, str]] = field(default_factory=list)
-    window_end: tuple[int, str] | None = None
+    window_ends: tuple[End | None, ...] = ()
+    """Of the operator's states, in their order; likewise `ttls`."""
     ttls: tuple[int, ...] = ()
-    """Of the operator's states, in their order."""
 
     def stage(self) -> Stage:
         return Stage(
             self.number, self.base, self.scan, self.reads, self.operator, self.bucketed,
-            tuple(self.steps), tuple(self.feeds), self.result, self.ordered, tuple(self.watched), self.window_end,
+            tuple(self.steps), tuple(self.feeds), self.result, self.ordered, tuple(self.watched), self._window_ends(),
             ttls=self._ttls(),
         )  # fmt: skip
+
+    def _window_ends(self) -> tuple[tuple[str, End], ...]:
+        states = self.operator.states if self.operator is not None and self.window_ends else ()
+        found = zip(states, self.window_ends, strict=True) if states else ()
+        return tuple((state.name, end) for state, end in found if end is not None)
 
     def _ttls(self) -> tuple[tuple[str, int], ...]:
         states = self.operator.states if self.operator is not None and self.ttls else ()
@@ -251,6 +286,8 @@ class _Compiler:
             case TopN():
                 ttls = self._ttls(node.input, None, by=node.partition)
                 return [self._one_input(node.input, FirstRows(node, self._state()), node.partition, node.fields, ttls)]
+            case Finals():
+                return [self._final(node)]
             case Arrivals():
                 ttls = self._ttls(node.input, node.ttl, by=node.key)
                 return [self._one_input(node.input, Arrived(node, self._state()), node.key, node.fields, ttls)]
@@ -264,7 +301,9 @@ class _Compiler:
                 return [self._one_input(node.input, Found(node, self._state()), on, node.fields, stay)]
             case Session():
                 stay = self._ttls(None, 0)
-                return [self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields, stay)]
+                draft = self._one_input(node.input, Sessions(node, self._state()), node.partition, node.fields, stay)
+                self._watch(node)
+                return [draft]
             case Over():
                 ttls = self._ttls(node.input, None, by=node.partition)
                 return [self._one_input(node.input, Overs(node, self._state()), node.partition, node.fields, ttls)]
@@ -336,7 +375,7 @@ class _Compiler:
         draft.fields = node.fields
         return draft
 
-    def _watch(self, node: Window) -> None:
+    def _watch(self, node: Window | Session) -> None:
         """Has the table read that tells the time of a window that closes."""
         if node.closing is not None:
             (scan,) = [item for item in scans(node.input) if item.table == node.closing.table]
@@ -391,6 +430,7 @@ class _Compiler:
     def _aggregate(self, node: Aggregate) -> _Draft:
         groups = Groups(node, self._state(), self.forgets)
         ttls = self._ttls(node.input, node.ttl, by=node.group)
+        ends = (end_of_state(node.input, node.group, node.group),)
         exchange = self._exchange()
         inputs = self._inputs(node.input)
         for draft in inputs:
@@ -402,12 +442,16 @@ class _Compiler:
             names = tuple(values.group_names)
             for draft in inputs:
                 draft.feeds.append(Feed(spread, values, group=names, rest=("value",), spread=values.spread))
-            end = end_of_group(node)
-            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_end=end, ttls=ttls)
+            stage = self._draft((), reads=(spread,), operator=values, bucketed=True, window_ends=ends, ttls=ttls)
             stage.feeds.append(Feed(exchange, groups, prepared=True, group=node.group))
-        end = end_of_group(node)
-        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_end": end, "ttls": ttls}
+        settings = {"operator": groups, "bucketed": True, "placed_by": node.group, "window_ends": ends, "ttls": ttls}
         return self._draft(node.fields, reads=(exchange,), **settings)
+
+    def _final(self, node: Finals) -> _Draft:
+        """The rows of windows once they are closed, all that are equal in the shortest key of them together."""
+        by = min((sorted(key) for key in node.keys), key=len, default=[item.name for item in node.fields])
+        stay = self._ttls(None, 0)
+        return self._one_input(node.input, FinalRows(node, self._state()), tuple(by), node.fields, stay)
 
     def _one_input(
         self, given: Node, operator: Operator, by: tuple[str, ...], fields: Sequence[Field], ttls: tuple[int, ...]
@@ -416,14 +460,21 @@ class _Compiler:
         exchange = self._exchange()
         for draft in self._inputs(given):
             draft.feeds.append(Feed(exchange, operator, group=by))
-        return self._draft(fields, reads=(exchange,), operator=operator, bucketed=True, placed_by=by, ttls=ttls)
+        ends: tuple[End | None, ...] = ()
+        if isinstance(operator, (FirstRows, Arrived, Overs)):
+            (state,) = operator.states
+            ends = (end_of_state(given, by, [name for name, _ in state.keys]),)
+        settings = {"operator": operator, "bucketed": True, "placed_by": by, "window_ends": ends, "ttls": ttls}
+        return self._draft(fields, reads=(exchange,), **settings)
 
     def _join(self, node: Join) -> _Draft:
         operator = Matches(node, self._state(), self._state())
         sides = ((node.left, node.left_on), (node.right, node.right_on))
         placed = {"right": node.right_on, "full": None}.get(node.kind, node.left_on)
         ttls = self._ttls(node.left, *node.ttls, by=node.left_on)
-        return self._two_inputs(operator, sides, node.fields, placed, ttls)
+        draft = self._two_inputs(operator, sides, node.fields, placed, ttls)
+        draft.window_ends = ends_of_join(node)
+        return draft
 
     def _as_of(self, node: Temporal) -> _Draft:
         operator = AsOf(node, self._state(), self._state())

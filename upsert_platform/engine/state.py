@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -135,6 +135,7 @@ class State:
         batch: the batch being computed.
         closed: place of a key column with the ends of windows, and the moment (microseconds since 1970) up to which
             they are closed: rows of those leave when all files are merged.
+        over: of all rows, which of them are closed otherwise; they leave as well.
         idle: when rows are let go of that nothing changes; None for never.
 
     Attributes:
@@ -152,6 +153,7 @@ class State:
         bucket: int,
         batch: int,
         closed: tuple[int, int] | None = None,
+        over: Callable[[pa.Table], np.ndarray] | None = None,
         idle: Idle | None = None,
     ) -> None:
         self.schema = schema
@@ -164,6 +166,7 @@ class State:
         self.removed: list[str] = []
         self.met = self.let_go = self.forgotten = 0
         self._closed = closed
+        self._over = over
         self._idle = idle
         self._dead: list[pa.Table] = []
 
@@ -184,6 +187,10 @@ class State:
     def rows_of_groups(self, places: np.ndarray) -> pa.Table:
         """All rows whose place has the same upper half as one of these."""
         return self._find(places & np.int64(-1 << 32), np.int64((1 << 32) - 1))
+
+    def all_rows(self) -> pa.Table:
+        """Every row that is there."""
+        return self._newest([self._read(file) for file in self._files])
 
     def _find(self, starts: np.ndarray, span: np.int64) -> pa.Table:
         if not len(starts) or not self._files:
@@ -261,13 +268,7 @@ class State:
         if not table.num_rows:
             return
         assert not self.added, "a second file of one batch would bring back what the first one replaced"
-        columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
-        system = [pa.array(places), pa.array(gone)]
-        if self._idle is not None:
-            system.append(pa.repeat(pa.scalar(self._idle.now, pa.int64()), table.num_rows))
-        names = [PLACE, GONE, TOUCHED][: len(system)]
-        stored = pa.table([*system, *columns], names=[*names, *self._stored_names()])
-        stored = self._beside_dead(stored)
+        stored = self._beside_dead(self._stored(table, places, gone))
         parts, last = self._to_merge(), False
         if parts:
             last = len(parts) == len(self._files)
@@ -278,6 +279,22 @@ class State:
             self.removed += [file.path for file in parts]
         if stored.num_rows:
             self._write(stored)
+
+    def put_all(self, table: pa.Table, *, places: np.ndarray) -> None:
+        """Replaces everything: these are all rows of the state; once per batch at most, and not beside `put`."""
+        assert not self.added, "a second file of one batch would bring back what the first one replaced"
+        self.removed += [file.path for file in self._files]
+        if table.num_rows:
+            self._write(self._stored(table, places, np.zeros(table.num_rows, dtype=bool)))
+
+    def _stored(self, table: pa.Table, places: np.ndarray, gone: np.ndarray) -> pa.Table:
+        """The operator's columns as files have them."""
+        columns = [table.column(name).cast(kind) for name, _, kind in self.schema.columns]
+        system = [pa.array(places), pa.array(gone)]
+        if self._idle is not None:
+            system.append(pa.repeat(pa.scalar(self._idle.now, pa.int64()), table.num_rows))
+        names = [PLACE, GONE, TOUCHED][: len(system)]
+        return pa.table([*system, *columns], names=[*names, *self._stored_names()])
 
     def _beside_dead(self, stored: pa.Table) -> pa.Table:
         """Rows that are written, and the end of those that were let go of, which a new row beside them would revive."""
@@ -299,6 +316,12 @@ class State:
         return stored.filter(pa.array(kept))
 
     def _without_closed(self, stored: pa.Table) -> pa.Table:
+        if self._over is not None:
+            stored = stored.filter(pa.array(~stored.column(GONE).to_numpy(zero_copy_only=False)))
+            shown = stored.select(self._stored_names()).rename_columns([name for name, _, _ in self.schema.columns])
+            over = self._over(shown)
+            self.let_go += int(over.sum())
+            stored = stored.filter(pa.array(~over))
         if self._closed is None:
             return stored
         place, moment = self._closed

@@ -23,11 +23,13 @@ from upsert_platform.core.types import arrow_type, quote_name, spark_type
 from upsert_platform.engine.aggregate import Multiset
 from upsert_platform.engine.closing import add_times
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_parts
+from upsert_platform.engine.finals import FinalRows
 from upsert_platform.engine.join import Matches
 from upsert_platform.engine.keys import bucket_rows, place_rows
 from upsert_platform.engine.lookup import Find, Found
 from upsert_platform.engine.reading import ChangelogShare, read_changes
 from upsert_platform.engine.results import Result
+from upsert_platform.engine.sessions import Sessions
 from upsert_platform.engine.sources import PUT
 from upsert_platform.engine.stages import Feed, Stage
 from upsert_platform.engine.state import Idle, State, StateFile
@@ -209,13 +211,12 @@ class _Work:
         ]
         first = task.first and task.stage.first_row and bucket == first_bucket(task.buckets)
         there = [item for item in inputs if item is not None]
-        if not there and not first:
+        if not there and not first and task.stage.final is None:
             return None
         if operator is None:
             return pa.concat_tables(there, promote_options="permissive")
-        ends, horizon = task.stage.window_end, task.stage.closed
-        closed = (ends[0], horizon) if ends is not None and horizon is not None else None
-        ttls = dict(task.stage.ttls)
+        closed, ttls = dict(task.stage.closed), dict(task.stage.ttls)
+        over, session = task.stage.over, operator if isinstance(operator, Sessions) else None
         states = {
             schema.name: State(
                 schema,
@@ -224,7 +225,8 @@ class _Work:
                 files=task.files.get((schema.name, bucket), ()),
                 bucket=bucket,
                 batch=task.batch,
-                closed=closed,
+                closed=closed.get(schema.name),
+                over=session.over(over) if session is not None and over is not None else None,
                 idle=Idle(ttls[schema.name], task.stage.now) if schema.name in ttls else None,
             )
             for schema in operator.states
@@ -240,6 +242,10 @@ class _Work:
             if self.find is None:
                 self.find = self.opened.enter_context(task.lookups[operator.node.table].open())
             return operator.run_found(there, states, self.find)
+        if session is not None and over is not None:
+            return session.run_closing(there, states, closed=over, tally=self.tally)
+        if isinstance(operator, FinalRows):
+            return operator.run_final(there, states, upto=task.stage.final)
         return operator.run(there, states, first=first)
 
     def _changes(self) -> Iterator[pa.Table]:

@@ -1,19 +1,42 @@
-"""The column of a GROUP BY by which groups leave the state: the end of a window that closes."""
+"""The columns of states by which rows leave them: the ends of windows that close."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upsert_platform.core.plan import Aggregate, Filter, Lookup, Node, Project, Session, Union, Window
+from upsert_platform.core.plan import Field, Join, Node, Project, Session, Union, Window, closing_ends
+
+End = tuple[int, tuple[str, ...]]
+"""The place of a column among the keys of a state, and the names of the ends of windows that it holds."""
 
 
-def end_of_group(node: Aggregate) -> tuple[int, str] | None:
-    """Return the column of a GROUP BY that is the end of a closing window: its place, and its name where it is made."""
-    for at, name in enumerate(node.group):
-        made = _end(node.input, name)
-        if made is not None:
-            return at, made
+def end_of_state(node: Node, by: Sequence[str], keys: Sequence[str]) -> End | None:
+    """Return the column by which the rows of an operator's state leave it; None where they stay.
+
+    Args:
+        node: input of the operator.
+        by: columns whose values the operator computes each by itself.
+        keys: of the state, in their order.
+    """
+    for name in by:
+        windows = closing_ends(node, name)
+        if windows:
+            return keys.index(name), windows
     return None
+
+
+def ends_of_join(node: Join) -> tuple[End | None, End | None]:
+    """Return the columns by which the rows of both sides leave the state of a join, when they meet none any more."""
+    for left, right in zip(node.left_on, node.right_on, strict=True):
+        one, other = closing_ends(node.left, left), closing_ends(node.right, right)
+        if one and other:
+            windows = tuple(dict.fromkeys((*one, *other)))
+            return (_place(node.left.fields, left), windows), (_place(node.right.fields, right), windows)
+    return None, None
+
+
+def _place(fields: Sequence[Field], name: str) -> int:
+    return [field.name for field in fields].index(name)
 
 
 def is_of_window(node: Node, names: Sequence[str]) -> bool:
@@ -31,17 +54,3 @@ def _is_end(node: Node, name: str) -> bool:
         places = [at for at, field in enumerate(node.fields) if field.name == name]
         return bool(places) and any(_is_end(item, item.fields[places[0]].name) for item in node.branches)
     return any(_is_end(item, name) for item in node.inputs if name in {field.name for field in item.fields})
-
-
-def _end(node: Node, name: str) -> str | None:
-    match node:
-        case Project():
-            expression = dict(node.columns)[name]
-            return _end(node.input, expression.column) if expression.column is not None else None
-        case Filter():
-            return _end(node.input, name)
-        case Lookup() if name in {item.name for item in node.input.fields}:
-            return _end(node.input, name)
-        case Window() if node.closing is not None and name == node.names[1]:
-            return name
-    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.core.model import Column, ColumnKind, Insert, Table
@@ -29,6 +30,11 @@ from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import STRINGS, Rendered, first_failure
 from upsert_platform.sql.session_settings import STATE_TTL, Materializes
 from upsert_platform.sql.tables import Tables
+
+_FINAL: Final = (
+    "the target has no PRIMARY KEY: rows of a window are written once, when the watermark has passed its end (and"
+    " 'table.exec.emit.allow-lateness'); rows that come later are left out, and counted"
+)
 
 
 def written_columns(table: Table) -> tuple[Column, ...]:
@@ -189,9 +195,10 @@ class InsertResolver:
             else:
                 self.check_type(value, target.column(name))
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
-        shared = self.check_rows(planned, target, key)
-        if any(problem.severity == "error" for problem in self.problems):
+        checked = self.check_rows(planned, target, key)
+        if checked is None:
             return None
+        planned, shared = checked
         used: dict[str, str] = {}
         for name, value in given.items():
             if value.column is not None:
@@ -243,25 +250,33 @@ class InsertResolver:
             query=query,
         )
 
-    def check_rows(self, planned: PlannedQuery, target: Table, key: dict[str, str | None]) -> bool:
-        """Return whether rows of a query may share a key of the target, and report it.
+    def check_rows(
+        self, planned: PlannedQuery, target: Table, key: dict[str, str | None]
+    ) -> tuple[PlannedQuery, bool] | None:
+        """The query as its target takes it, and whether rows of it may share a key of that, which is reported.
 
         Args:
             key: columns of the target's key to columns of the result; constants left out.
+
+        Returns:
+            None where there are errors.
         """
-        try:
-            planned.check_target(target.primary_key, self.declaration.location.line)
-        except Fault as fault:
-            self.error(fault.message)
-            return False
+        if not target.primary_key:
+            try:
+                final = planned.without_key(self.find, lateness=self.declaration.lateness)
+            except Fault as fault:
+                self.error(fault.message)
+                return None
+            if final.final_windows > planned.final_windows:
+                self.error(_FINAL, severity="warning")
+            return final, False
         shared = planned.shared_key(target.primary_key, key)
-        if shared is None:
-            return False
-        if self.declaration.materializes is Materializes.NONE:
+        if shared is not None and self.declaration.materializes is Materializes.NONE:
             self.error(shared.refusal)
-            return False
-        self.error(shared.warning, severity="warning")
-        return True
+            return None
+        if shared is not None:
+            self.error(shared.warning, severity="warning")
+        return planned, shared is not None
 
     def match_columns(self, target: Table, relation: Relation) -> dict[str, Rendered] | None:
         """Target column to expression; None when the shapes do not fit."""

@@ -24,6 +24,7 @@ from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
 from upsert_platform.sql.planning.arrivals import last_arrivals
+from upsert_platform.sql.planning.closing import final_windows, window_ends
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.planning.scope import Relation, as_type, common_type
@@ -70,7 +71,7 @@ def _merged(
     for declaration in declarations:
         resolver = InsertResolver(declaration, tables, lookup, find)
         try:
-            branch = _Branch(resolver, target).node()
+            branch = _Branch(resolver, target, branches).node()
             branches += [branch] if branch is not None else []
         except ToldFault:
             return None, problems
@@ -110,11 +111,16 @@ def _union(branches: Sequence[Node], target: Table) -> Node:
 
 
 class _Branch:
-    """One insert as a branch of the union."""
+    """One insert as a branch of the union.
 
-    def __init__(self, resolver: InsertResolver, target: Table) -> None:
+    Args:
+        before: branches before it.
+    """
+
+    def __init__(self, resolver: InsertResolver, target: Table, before: Sequence[Node]) -> None:
         self.resolver = resolver
         self.target = target
+        self.before = before
 
     def node(self) -> Node | None:
         """Its rows with the target's columns; None where there are errors.
@@ -122,8 +128,7 @@ class _Branch:
         Raises:
             Fault: it cannot be a branch.
         """
-        declaration, target = self.resolver.declaration, self.target
-        planned = plan_query(declaration.query, self.resolver.find, lateness=declaration.lateness)
+        target, planned = self.target, self._planned()
         given = self.resolver.match_columns(target, planned.relation(query_name(target.name)))
         if given is None:
             return None
@@ -135,9 +140,10 @@ class _Branch:
         if any(problem.severity == "error" for problem in self.resolver.problems):
             return None
         key = {name: given[name].column for name in target.primary_key if given[name].constant is None}
-        shared = self.resolver.check_rows(planned, target, key)
-        if any(problem.severity == "error" for problem in self.resolver.problems):
+        checked = self.resolver.check_rows(planned, target, key)
+        if checked is None:
             return None
+        planned, shared = checked
         fields = {field.name: field for _, field in planned.found.columns}
         columns = tuple(
             (item.name, self._expression(given.get(item.name), item, fields)) for item in declared_order(target)
@@ -148,6 +154,16 @@ class _Branch:
         if not node.appends or not target.primary_key or _is_of_one_table(node):
             return Project(node, columns)
         return last_arrivals(Project(node, columns), target.primary_key)
+
+    def _planned(self) -> PlannedQuery:
+        """The query; its windows have clocks of their own where rows are given once these are closed."""
+        declaration, find = self.resolver.declaration, self.resolver.find
+        planned = plan_query(declaration.query, find, lateness=declaration.lateness)
+        waits = not planned.found.node.appends or any(final_windows(item) for item in self.before)
+        if self.target.primary_key or not waits:
+            return planned
+        taken = {name for item in self.before for name in window_ends(item)}
+        return plan_query(declaration.query, find, lateness=declaration.lateness, taken=taken) if taken else planned
 
     def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:
         assert wanted.type is not None

@@ -46,7 +46,7 @@ STATE_TTL_MEANS: Final = (
 LATENESS: Final = "table.exec.emit.allow-lateness"
 LATENESS_MEANS: Final = (
     "windows of the statements behind it close so long after their end; rows that come later are counted and left out."
-    " Without it no window ever closes"
+    " Without it windows close at their end where the target has no key, and no others do"
 )
 MATERIALIZE: Final = "table.exec.sink.upsert-materialize"
 MATERIALIZE_MEANS: Final = (

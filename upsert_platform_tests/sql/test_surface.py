@@ -106,6 +106,15 @@ LINES: Final = {
         "uid INT, a BIGINT", "uid", "SELECT uid, SUM(amount) / COUNT(amount) FROM orders GROUP BY uid",
         "engine/test_flink_statements.py", "quotients of aggregates",
     ),
+    "medium: groups of windows without a key": (
+        KEYED, "", f"SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",
+        "engine/test_finals.py", "test_rows_are_given_once_when_their_window_closes",
+    ),
+    "medium: groups of sessions without a key": (
+        KEYED, "", "SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE views PARTITION BY uid,"
+        " DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY uid, window_start, window_end",
+        "engine/test_finals.py", "test_sessions_are_given_once_when_they_close",
+    ),
     "medium: LEFT JOIN with a condition on the left": (
         "oid BIGINT, r STRING", "oid", "SELECT o.oid, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id AND"
         " o.kind = 'a'",
@@ -193,11 +202,12 @@ LINES: Final = {
         "engine/statements.py", "groups of an except all",
     ),
 }  # fmt: skip
-"""Columns and key of a target, the statement, and the file of its oracle with words that stand there."""
+"""Columns and key of a target (empty for none), the statement, and the file of its oracle with words there."""
 REFUSED: Final = {
-    "medium: groups of windows without a key": (
-        f"INSERT INTO log SELECT uid, window_start, COUNT(*) {WINDOWED} GROUP BY uid, window_start, window_end",
-        "a table without a PRIMARY KEY cannot take a row back",
+    "low: sessions of rows that change without a key": (
+        "INSERT INTO log SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE orders PARTITION BY uid,"
+        " DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY uid, window_start, window_end",
+        "rows of SESSION windows are written once these are closed where the rows of the table are only added",
     ),
     "low: CURRENT_WATERMARK": (
         "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)", "have no watermarks",
@@ -216,7 +226,8 @@ CREATE TABLE log ({KEYED}) {_KAFKA};
 @pytest.mark.parametrize("line", LINES)
 def test_a_statement_is_planned_and_its_result_has_an_oracle(line: str) -> None:
     columns, key, sql, file, words = LINES[line]
-    target = f"CREATE TABLE target ({columns}, PRIMARY KEY ({key}) NOT ENFORCED) {_UPSERT};"
+    with_key = f"({columns}, PRIMARY KEY ({key}) NOT ENFORCED) {_UPSERT}" if key else f"({columns}) {_KAFKA}"
+    target = f"CREATE TABLE target {with_key};"
     scripts, problems = read(f"{TABLES}{target}INSERT INTO target {sql};")
     assert errors(problems) == []
     assert scripts.inserts[0].query is not None

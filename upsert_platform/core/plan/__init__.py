@@ -16,6 +16,7 @@ from upsert_platform.core.plan.columns import (
     Order,
     column,
 )
+from upsert_platform.core.plan.finals import Finals
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import (
@@ -44,6 +45,7 @@ from upsert_platform.core.plan.temporal import Temporal
 from upsert_platform.core.plan.topn import ALL_ROWS, ArrivedTopN, TopN
 from upsert_platform.core.plan.uniqueness import lacking, tells_apart
 from upsert_platform.core.plan.unnest import Unnest
+from upsert_platform.core.plan.window_ends import closing_ends
 
 __all__ = [
     "ALL_ROWS",
@@ -59,6 +61,7 @@ __all__ = [
     "Expression",
     "Field",
     "Filter",
+    "Finals",
     "GroupJoin",
     "Join",
     "Key",
@@ -81,6 +84,7 @@ __all__ = [
     "Union",
     "Unnest",
     "Window",
+    "closing_ends",
     "column",
     "expressions",
     "lacking",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from upsert_platform.core.plan.columns import Call, Closing, Expression, Field, Key, Keys
+from upsert_platform.core.plan.finals import Finals
 from upsert_platform.core.plan.lookup import Lookup
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.over import Over
@@ -362,6 +363,7 @@ Node = (
     | Unnest
     | Temporal
     | Session
+    | Finals
 )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from upsert_platform.core.plan.columns import Field
+from upsert_platform.core.plan.columns import Closing, Field
 from upsert_platform.core.plan.over_one import OverOne
 from upsert_platform.core.types import LogicalType, TypeName
 
@@ -22,6 +22,7 @@ class Session(OverOne):
         time: the column of event time, TIMESTAMP or TIMESTAMP_LTZ; a row without one belongs to no session.
         gap: the longest time between two rows of a session, in microseconds. A session ends a gap after its last row.
         names: of the three columns.
+        closing: when they close; None where none ever does, and for rows that change.
     """
 
     input: Node
@@ -29,6 +30,8 @@ class Session(OverOne):
     time: str
     gap: int
     names: tuple[str, str, str]
+    # As that of `Window`.
+    closing: Closing | None = field(default=None, repr=False)
 
     @property
     def fields(self) -> tuple[Field, ...]:

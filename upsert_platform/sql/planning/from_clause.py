@@ -206,8 +206,8 @@ class FromClause(ABC):
             return window
         if isinstance(window, Session):
             raise self.fault(
-                "SESSION windows do not close, since a row that comes late may join two of them; statements before SET"
-                " 'table.exec.emit.allow-lateness' keep their windows open",
+                "SESSION windows do not close behind SET 'table.exec.emit.allow-lateness', since a row that comes late"
+                " may join two of them; write the statement before the SET",
                 node,
             )
         try:

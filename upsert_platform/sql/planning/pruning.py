@@ -12,6 +12,7 @@ from upsert_platform.core.plan import (
     ArrivedTopN,
     Expand,
     Filter,
+    Finals,
     Join,
     Lookup,
     Materialize,
@@ -105,6 +106,8 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             return Lookup(inner, node.table, columns_found, node.on, node.padded)
         case Materialize():
             return Materialize(prune(node.input, {*needed, *node.key}), node.key)
+        case Finals():
+            return replace(node, input=prune(node.input, {*needed, node.end}))
         case Merge():
             stay = [at for at, field in enumerate(node.fields) if field.name in {*needed, *node.key}]
             branches = (_only(branch, [branch.fields[at].name for at in stay]) for branch in node.branches)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from upsert_platform.core.plan import (
@@ -27,6 +27,7 @@ from upsert_platform.sql import query as folded
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.arrivals import last_arrivals
+from upsert_platform.sql.planning.closing import final_rows, final_windows
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.pruning import prune
 from upsert_platform.sql.planning.scope import Relation
@@ -44,16 +45,19 @@ def query_name(target: str) -> str:
     return f"{target}$query"
 
 
-def plan_query(tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None) -> PlannedQuery:
+def plan_query(
+    tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None, taken: Iterable[str] = ()
+) -> PlannedQuery:
     """Plans a query that an insert reads.
 
     Args:
         lateness: how long after their end windows stay open, in microseconds; None where they never close.
+        taken: names that no column of the plan gets.
 
     Raises:
         Fault: it cannot be kept up to date; with its line.
     """
-    relation = plan_select(tokens, find, lateness=lateness)
+    relation = plan_select(tokens, find, lateness=lateness, taken=taken)
     if relation.rank is not None:
         raise Fault(f"a ROW_NUMBER needs a limit: {ranks.REMEDY}", tokens[0].line)
     return PlannedQuery(relation)
@@ -100,17 +104,21 @@ class PlannedQuery:
         )
         return folded.Relation(name, columns)
 
-    def check_target(self, primary_key: Sequence[str], line: int) -> None:
-        """Refuses a target that cannot take rows back.
+    def without_key(self, find: Find, *, lateness: int | None) -> PlannedQuery:
+        """The query for a target without a key, which cannot take rows back.
+
+        Args:
+            lateness: as in `plan_query`; windows that never close otherwise close at their end.
 
         Raises:
-            Fault: rows change, and the target has no key.
+            Fault: rows change that belong to no window that closes.
         """
-        if not primary_key and not self.found.node.appends:
-            raise Fault(
-                "the rows of the query change, and a table without a PRIMARY KEY cannot take a row back; declare one",
-                line,
-            )
+        return PlannedQuery(replace(self.found, node=final_rows(self.found.node, find, lateness or 0)))
+
+    @property
+    def final_windows(self) -> frozenset[str]:
+        """Names of the ends of windows whose rows are given once they are closed."""
+        return final_windows(self.found.node)
 
     def shared_key(self, primary_key: Sequence[str], key: Mapping[str, str | None]) -> SharedKey | None:
         """Return why the key of a target does not identify the rows of the result, or None if it does.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -72,12 +72,15 @@ class Relation:
 class Names:
     """Gives names to columns of a plan, each once in a query.
 
+    Args:
+        taken: names that none gets.
+
     Attributes:
         event_times: those of columns for which a table declares a WATERMARK.
     """
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.casefold() for name in taken}
         self.event_times: set[str] = set()
 
     def fresh(self, wish: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -38,17 +38,20 @@ from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unw
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
-def plan_select(tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None) -> Relation:
+def plan_select(
+    tokens: tuple[Token, ...], find: Find, *, lateness: int | None = None, taken: Iterable[str] = ()
+) -> Relation:
     """Plans a query.
 
     Args:
         find: table or view by name, None if there is none.
         lateness: how long after their end windows stay open, in microseconds; None where they never close.
+        taken: names that no column of the plan gets.
 
     Raises:
         Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
-    return _plan(tokens, find, Names(), (), lateness)
+    return _plan(tokens, find, Names(taken), (), lateness)
 
 
 def _plan(
