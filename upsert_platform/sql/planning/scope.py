@@ -22,6 +22,7 @@ from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+_UNKNOWN: Final = ("literal", None, LogicalType(TypeName.BOOLEAN))
 _TIMES = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
@@ -267,7 +268,9 @@ class Columns:
         if type(node) in _COMPARISONS:
             return self._comparison(node)
         if isinstance(node, (exp.And, exp.Or)):
-            left, right = self.native(node.this), self.native(node.expression)
+            left, right = (
+                _UNKNOWN if isinstance(side, exp.Null) else self.native(side) for side in (node.this, node.expression)
+            )
             return (node.key, left, right) if left is not None and right is not None else None
         if isinstance(node, exp.Between):
             return self._within(node)
