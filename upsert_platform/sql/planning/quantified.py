@@ -1,4 +1,4 @@
-"""Comparisons with all rows of a subquery: ``x > ANY (SELECT ...)``, ``x <= ALL (SELECT ...)`` by its least or greatest.
+"""Comparisons with the rows of a subquery, ``x > ANY (SELECT ...)``, ``x <= ALL (SELECT ...)``, by its extremes.
 
 ``x > ALL (S)`` holds where S has no rows, is false where x is not above the greatest value of S, and else unknown while
 x or a value of S is null. ``x > ANY (S)`` is ``NOT (x <= ALL (S))``, in which both are unknown for the same rows.
@@ -113,4 +113,3 @@ def _column(shown: str, like: exp.Expr) -> exp.Column:
     found = exp.Column(this=exp.Identifier(this=shown, quoted=True))
     found.meta.update(like.meta)
     return found
-

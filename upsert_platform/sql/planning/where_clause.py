@@ -171,21 +171,30 @@ class WhereClause(FromClause):
         return self._marks(rows, columns, value, exact=True)
 
     def _marks(
-        self, rows: Node, columns: Columns, part: exp.Expr, *, exact: bool = False
+        self,
+        rows: Node,
+        columns: Columns,
+        part: exp.Expr,
+        *,
+        exact: bool = False,
+        chosen: Sequence[exp.Expr] | None = None,
     ) -> tuple[Node, Columns, exp.Expr]:
         """The rows with a column per IN and EXISTS of a condition, and the condition over these columns.
 
-        Comparisons by ANY and ALL have columns of their own. Each other one is a left join with the different values of its subquery, so that no row is doubled. Below NOT, where an
+        Each is a left join with the different values of its subquery, so that no row is doubled. Below NOT, where an
         IN that is unknown lets no row pass, it counts as true; beside the values stands then how many there are.
+        Comparisons by ANY and ALL have columns of their own.
 
         Args:
             exact: the value counts, not whether it lets a row pass.
+            chosen: those that get a column; all by default.
 
         Raises:
             Fault: IN may be unknown below something else than AND, OR and NOT, or a subquery compares otherwise than
                 by =.
         """
         found = [item for item in part.walk(prune=is_list) if is_list(item) and not isinstance(item, exp.Subquery)]
+        found = [item for item in found if chosen is None or any(item is one for one in chosen)]
         named, marks = list(columns.named), []
         for number, item in enumerate(found, start=numbered(columns)):
             if is_quantified(item):
@@ -197,10 +206,10 @@ class WhereClause(FromClause):
             inside, pairs, others = self.inner().correlated(select, columns, listed=_width(item))
             unknown: exp.Expr | None = None
             if others:
-                raise self.fault(
-                    "IN and EXISTS below OR compare by = alone with the query around: write a UNION of two queries",
-                    item,
-                )
+                where, remedy = "below OR", "write a UNION of two queries"
+                if chosen is not None:
+                    where, remedy = "in the ON of an outer join", "select what they give in the place of the table"
+                raise self.fault(f"IN and EXISTS {where} compare by = alone with the query around: {remedy}", item)
             if isinstance(item, exp.In):
                 compared = self._compared(item, columns, inside)
                 other = compared[0][1]
