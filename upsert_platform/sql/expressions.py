@@ -14,6 +14,7 @@ from upsert_platform.sql import functions, user_functions
 from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.comparisons import compare, like, similar
+from upsert_platform.sql.constants import is_moment
 from upsert_platform.sql.flink import LATERAL_KEY, clauses_of, declared_type, line_of
 from upsert_platform.sql.functions import json
 from upsert_platform.sql.functions.collections import item_of
@@ -186,18 +187,17 @@ class _Renderer:
         if value.root not in (*TIMESTAMPS, TypeName.DATE, TypeName.TIME):
             raise self.fault(f"an interval is added to a date or a time, not to {value.type or 'NULL'}", interval)
         unit, text = interval.args.get("unit"), interval.this
-        one = isinstance(unit, exp.Var)
-        if one and isinstance(text, exp.Literal) and _is_int(text.name):
+        word = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else None
+        if word is not None and isinstance(text, exp.Literal) and _is_int(text.name):
             number = -int(text.name) if negative else int(text.name)
-            word = unit.name.upper().removesuffix("S")
             return add(value, word, Rendered(f"({number})", INT, simple=True, constant=str(number)))
         if not isinstance(text, exp.Literal):
             count = self.render(text)
-            if not one or count.root not in INTEGERS:
+            if word is None or count.root not in INTEGERS:
                 raise self.fault("INTERVAL takes a text in quotes, or a whole number before one unit", interval)
             sign = "-" if negative else ""
             count = replace(count, sql=f"{sign}CAST({count.sql} AS INT)", simple=False, column=None, constant=None)
-            return add(value, unit.name.upper().removesuffix("S"), count)
+            return add(value, word, count)
         length = length_of(interval)
         assert length is not None  # a literal, which was read when it was parsed
         if negative:
@@ -308,10 +308,14 @@ class _Renderer:
         """DATE '...', TIME '...', TIMESTAMP '...'."""
         text = node.this.name
         fraction = len(text.partition(".")[2]) if "." in text else 0
-        match node.to.this.value.upper():
+        word = node.to.this.value.upper().removesuffix("NTZ")
+        if word in ("DATE", "TIME", "TIMESTAMP") and not is_moment(word, text):
+            shown = {"DATE": "2024-12-31", "TIME": "23:59:59", "TIMESTAMP": "2024-12-31 23:59:59"}[word]
+            raise self.fault(f"there is no such {word}: a literal is written {word} '{shown}'", node)
+        match word:
             case "DATE":
                 return Rendered(f"DATE{quote_text(text)}", DATE, simple=True)
-            case "TIMESTAMP" | "TIMESTAMPNTZ":
+            case "TIMESTAMP":
                 kind = LogicalType(TypeName.TIMESTAMP, precision=min(fraction, 9))
                 return Rendered(f"TIMESTAMP_NTZ{quote_text(text)}", kind, simple=True)
             case "TIME":
@@ -365,6 +369,9 @@ class _Renderer:
 
     def _array(self, node: exp.Array) -> Rendered:
         return functions.call("ARRAY", [self.render(item) for item in node.expressions])
+
+    def _tuple(self, node: exp.Tuple) -> Rendered:
+        return functions.call("ROW", [self.render(item) for item in node.expressions])
 
     def _bracket(self, node: exp.Bracket) -> Rendered:
         base = node.this

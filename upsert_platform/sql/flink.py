@@ -127,6 +127,25 @@ class _FlinkParser(Parser):
             numbers = tuple(map(int, given))
         return word, numbers
 
+    def _parse_case(self) -> exp.Case:
+        """CASE: of ``CASE x WHEN 1, 2 THEN y`` each value has a branch of its own."""
+        subject = None if self._match(TokenType.WHEN, advance=False) else self._parse_disjunction()
+        branches: list[exp.If] = []
+        while self._match(TokenType.WHEN):
+            tested = self._parse_csv(self._parse_disjunction) if subject is not None else [self._parse_disjunction()]
+            if not self._match(TokenType.THEN):
+                self.raise_error("THEN expected in CASE")
+            result = self._parse_disjunction()
+            for item in tested:
+                if item is None or result is None:
+                    self.raise_error("WHEN and THEN take an expression in CASE")
+                else:
+                    branches.append(exp.If(this=item, true=result.copy()))
+        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        if not branches or not self._match(TokenType.END):
+            self.raise_error("WHEN or END expected in CASE")
+        return exp.Case(this=subject, ifs=branches, default=default)
+
     def _parse_flink_cast(self, kind: type[exp.Cast]) -> exp.Expr:
         this = self._parse_disjunction()
         if not self._match(TokenType.ALIAS):
@@ -289,8 +308,8 @@ def _qualifier(first: tuple[str, tuple[int, ...]], last: tuple[str, tuple[int, .
     """The qualifier of an interval from its fields, each with what stands in parentheses behind it."""
     word, numbers = first
     behind = last[1] if last is not None else numbers[1:]
-    words = (item.removesuffix("S") for item in (word, last[0] if last is not None else word))
-    return Qualifier(*words, numbers[0] if numbers else None, behind[0] if behind else None)
+    ending = (last[0] if last is not None else word).removesuffix("S")
+    return Qualifier(word.removesuffix("S"), ending, numbers[0] if numbers else None, behind[0] if behind else None)
 
 
 def _note(node: exp.Expr, key: str, value: Any) -> None:
