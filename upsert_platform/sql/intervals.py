@@ -38,7 +38,7 @@ class IntervalFault(Exception):  # noqa: N818 - the reader adds the line and mak
 
 @dataclass(frozen=True)
 class Qualifier:
-    """What stands behind the text of an INTERVAL.
+    """The qualifier of an INTERVAL, which stands behind its text.
 
     Attributes:
         last: the field after TO; the first one if there is none.

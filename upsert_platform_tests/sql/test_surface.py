@@ -200,7 +200,8 @@ REFUSED: Final = {
         "a table without a PRIMARY KEY cannot take a row back",
     ),
     "low: CURRENT_WATERMARK": (
-        "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)", "no watermark stands at a row",
+        "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)",
+        "no watermark stands at a row",
     ),
     "low: MATCH_RECOGNIZE": (
         "INSERT INTO target SELECT * FROM views MATCH_RECOGNIZE (PARTITION BY uid ORDER BY ts MEASURES A.secs AS a"
