@@ -14,7 +14,7 @@ from sqlglot import exp
 from upsert_platform.core.plan import Aggregate, Call, Expression, Join, Node, Project, column
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.aggregates import result_type
-from upsert_platform.sql.planning.joins import compared_type, join_rows
+from upsert_platform.sql.planning.joins import compared_keys, compared_type, join_rows
 from upsert_platform.sql.planning.scope import Columns, Named, Names
 from upsert_platform.sql.reader import Fault
 
@@ -67,7 +67,7 @@ def compared_rows(
         )
     some = isinstance(node.expression, exp.Any)
     operator = _INVERSE[type(node)] if some else type(node)
-    own = [(names.fresh("k"), other) for _, other in pairs]
+    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
     argument = names.fresh("given")
     calls = [Call(names.fresh("rows"), "count", _COUNT), Call(names.fresh("values"), "count", _COUNT, argument)]
     for function in _BOUNDS[operator]:

@@ -13,6 +13,7 @@ from upsert_platform.core.plan import Expression, Field, Native, Node
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
 from upsert_platform.sql import intervals
 from upsert_platform.sql.casts import cast
+from upsert_platform.sql.compatibility import keeps_apart
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import declared_type, line_of
 from upsert_platform.sql.numbers import common_decimal
@@ -386,7 +387,10 @@ def as_type(expression: Expression, wanted: LogicalType) -> Expression:
     ):
         native = ("widen", expression.native, wanted)
     sql = cast(Rendered(expression.sql, expression.type), wanted, implicit=True).sql
-    return replace(expression, sql=sql, type=wanted, native=native)
+    keeps = expression.keeps
+    if expression.column is not None:
+        keeps = (expression.column, 0) if keeps_apart(expression.type, wanted) else None
+    return replace(expression, sql=sql, type=wanted, native=native, keeps=keeps)
 
 
 def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:

@@ -26,7 +26,7 @@ from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate, result_name
 from upsert_platform.sql.planning.from_clause import BEHIND, FromClause, unnamed
 from upsert_platform.sql.planning.groupings import Groupings
-from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
+from upsert_platform.sql.planning.joins import compared_keys, conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
 from upsert_platform.sql.planning.quantified import compared_rows, is_quantified, numbered
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
@@ -480,7 +480,7 @@ def _counted(
         pairs: what the subquery sets equal to expressions of the query around it.
     """
     kind = LogicalType(TypeName.BIGINT, nullable=False)
-    own = [(names.fresh("k"), other) for _, other in pairs]
+    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
     given = names.fresh("given")
     calls = (Call(names.fresh("rows"), "count", kind), Call(names.fresh("values"), "count", kind, given))
     counts = Aggregate(Project(inside, (*own, (given, value))), tuple(name for name, _ in own), calls)
@@ -509,7 +509,7 @@ def _once_each(
     node: Node, pairs: Sequence[tuple[Expression, Expression]], names: Names
 ) -> tuple[Project, list[tuple[Expression, Expression]]]:
     """The different values of a subquery that rows are compared with, each with a column that is true."""
-    given = [(names.fresh("k"), other) for _, other in pairs]
+    given = [(names.fresh("k"), other) for other in compared_keys(pairs)]
     distinct = Aggregate(Project(node, tuple(given)), tuple(name for name, _ in given), ())
     kind = LogicalType(TypeName.BOOLEAN, nullable=False)
     shown = [(item.name, column(item)) for item in distinct.fields]
