@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from upsert_platform.core.types import LogicalType, TypeName, quote_name, spark_type
+from upsert_platform.sql.constants import is_value
 from upsert_platform.sql.numbers import as_decimal, is_exact
 from upsert_platform.sql.rendered import (
     BINARIES,
@@ -81,7 +82,8 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
         return made(f"CAST({value.sql} AS {spark_type(to)})", to, value)
     sql = _cast(value.sql, value.type, to, implicit=implicit)
     fails = None
-    if value.root in STRINGS and to.name not in (*STRINGS, *BINARIES) and not safe:
+    known = value.constant is not None and is_value(value.constant, to)
+    if value.root in STRINGS and to.name not in (*STRINGS, *BINARIES) and not (safe or known):
         shown = f"CONCAT('a text cannot be cast to {_shown(to)}: ', SUBSTRING({value.sql}, 1, 100))"
         fails = f"CASE WHEN {value.wrapped} IS NOT NULL AND ({sql}) IS NULL THEN {shown} END"
     elif implicit and to.name is _N.DECIMAL and value.root in NUMBERS and not _has_room(value.type, to):

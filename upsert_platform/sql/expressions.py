@@ -14,12 +14,14 @@ from upsert_platform.sql import functions, user_functions
 from upsert_platform.sql.arithmetic import arithmetic, number_type
 from upsert_platform.sql.casts import can_cast, cast
 from upsert_platform.sql.comparisons import compare, like, similar
+from upsert_platform.sql.constants import is_moment
 from upsert_platform.sql.flink import LATERAL_KEY, clauses_of, declared_type, line_of
 from upsert_platform.sql.functions import json
 from upsert_platform.sql.functions.collections import item_of
 from upsert_platform.sql.functions.conditional import choose, condition
 from upsert_platform.sql.functions.text import overlay, trim
-from upsert_platform.sql.functions.times import add, field_of, floor_to
+from upsert_platform.sql.functions.times import add, field_of, floor_to, later
+from upsert_platform.sql.intervals import Length, length_of
 from upsert_platform.sql.reader import Fault, NeedsState
 from upsert_platform.sql.rendered import (
     BOOLEAN,
@@ -27,6 +29,7 @@ from upsert_platform.sql.rendered import (
     DATE,
     DOUBLE,
     INT,
+    INTEGERS,
     NUMBERS,
     STRING,
     STRINGS,
@@ -171,10 +174,12 @@ class _Renderer:
     def _arithmetic(self, node: exp.Expr) -> Rendered:
         operator = _ARITHMETIC[type(node)]
         for one, other in ((node.this, node.expression), (node.expression, node.this)):
-            if isinstance(other, exp.Interval) and operator in "+-":
+            found = _interval_of(other) if operator in "+-" else None
+            if found is not None:
+                interval, negative = found
                 if operator == "-" and other is node.this:
                     raise self.fault("an interval stands on the right of '-'", node)
-                return self._shifted(self.render(one), other, negative=operator == "-")
+                return self._shifted(self.render(one), interval, negative=negative != (operator == "-"))
         return arithmetic(operator, self.render(node.this), self.render(node.expression))
 
     def _shifted(self, value: Rendered, interval: exp.Interval, *, negative: bool) -> Rendered:
@@ -182,14 +187,24 @@ class _Renderer:
         if value.root not in (*TIMESTAMPS, TypeName.DATE, TypeName.TIME):
             raise self.fault(f"an interval is added to a date or a time, not to {value.type or 'NULL'}", interval)
         unit, text = interval.args.get("unit"), interval.this
-        if isinstance(unit, exp.Var) and isinstance(text, exp.Literal) and text.name.strip().lstrip("+-").isdigit():
+        word = unit.name.upper().removesuffix("S") if isinstance(unit, exp.Var) else None
+        if word is not None and isinstance(text, exp.Literal) and _is_int(text.name):
             number = -int(text.name) if negative else int(text.name)
-            word = unit.name.upper().removesuffix("S")
             return add(value, word, Rendered(f"({number})", INT, simple=True, constant=str(number)))
-        shift = self._interval(interval)
-        if value.root is not TypeName.TIMESTAMP and value.root is not TypeName.TIMESTAMP_LTZ:
-            raise self.fault("an interval of several units is added to a timestamp: CAST it AS TIMESTAMP(3)", interval)
-        return made(f"{value.wrapped} {'-' if negative else '+'} {shift.sql}", value.type, value, simple=False)
+        if not isinstance(text, exp.Literal):
+            count = self.render(text)
+            if word is None or count.root not in INTEGERS:
+                raise self.fault("INTERVAL takes a text in quotes, or a whole number before one unit", interval)
+            sign = "-" if negative else ""
+            count = replace(count, sql=f"{sign}CAST({count.sql} AS INT)", simple=False, column=None, constant=None)
+            return add(value, word, count)
+        length = length_of(interval)
+        assert length is not None  # a literal, which was read when it was parsed
+        if negative:
+            length = Length(-length.months, -length.millis)
+        if length.months:
+            return add(value, "MONTH", Rendered(f"({length.months})", INT, simple=True, constant=str(length.months)))
+        return later(value, length)
 
     def _dpipe(self, node: exp.DPipe) -> Rendered:
         return functions.call("CONCAT", [self.render(node.this), self.render(node.expression)])
@@ -293,10 +308,14 @@ class _Renderer:
         """DATE '...', TIME '...', TIMESTAMP '...'."""
         text = node.this.name
         fraction = len(text.partition(".")[2]) if "." in text else 0
-        match node.to.this.value.upper():
+        word = node.to.this.value.upper().removesuffix("NTZ")
+        if word in ("DATE", "TIME", "TIMESTAMP") and not is_moment(word, text):
+            shown = {"DATE": "2024-12-31", "TIME": "23:59:59", "TIMESTAMP": "2024-12-31 23:59:59"}[word]
+            raise self.fault(f"there is no such {word}: a literal is written {word} '{shown}'", node)
+        match word:
             case "DATE":
                 return Rendered(f"DATE{quote_text(text)}", DATE, simple=True)
-            case "TIMESTAMP" | "TIMESTAMPNTZ":
+            case "TIMESTAMP":
                 kind = LogicalType(TypeName.TIMESTAMP, precision=min(fraction, 9))
                 return Rendered(f"TIMESTAMP_NTZ{quote_text(text)}", kind, simple=True)
             case "TIME":
@@ -305,11 +324,7 @@ class _Renderer:
         raise self.fault("after a type name, a literal is written DATE, TIME or TIMESTAMP '...'", node)
 
     def _interval(self, node: exp.Interval) -> Rendered:
-        unit = node.args.get("unit")
-        if unit is None or not isinstance(node.this, exp.Literal):
-            raise self.fault("an interval is written INTERVAL '1' DAY", node)
-        words = f"{unit.this.name} TO {unit.expression.name}" if isinstance(unit, exp.IntervalSpan) else unit.name
-        return Rendered(f"INTERVAL {quote_text(node.this.name)} {words.upper()}", simple=True)
+        raise self.fault("an INTERVAL stands behind a date or a time: ts + INTERVAL '1' DAY", node)
 
     def _extract(self, node: exp.Extract) -> Rendered:
         return field_of(node.this.name.upper(), self.render(node.expression))
@@ -354,6 +369,9 @@ class _Renderer:
 
     def _array(self, node: exp.Array) -> Rendered:
         return functions.call("ARRAY", [self.render(item) for item in node.expressions])
+
+    def _tuple(self, node: exp.Tuple) -> Rendered:
+        return functions.call("ROW", [self.render(item) for item in node.expressions])
 
     def _bracket(self, node: exp.Bracket) -> Rendered:
         base = node.this
@@ -408,3 +426,31 @@ class _Renderer:
             case "JSON_ARRAY":
                 return json.json_array(arguments, absent=words.get("ABSENT") == "TRUE")
         return None
+
+
+def _is_int(text: str) -> bool:
+    """Return whether a text is a whole number that Spark adds as a count."""
+    return text.strip().lstrip("+-").isdigit() and abs(int(text)) < int(_BEYOND_INT)
+
+
+def _interval_of(node: exp.Expr) -> tuple[exp.Interval, bool] | None:
+    """The interval that is added or subtracted, and whether it is so with the other sign; None for something else.
+
+    ``n * INTERVAL '2' DAY`` is one of ``2 * n`` days.
+    """
+    if isinstance(node, exp.Paren):
+        return _interval_of(node.this)
+    if isinstance(node, exp.Neg):
+        found = _interval_of(node.this)
+        return (found[0], not found[1]) if found is not None else None
+    if isinstance(node, exp.Mul):
+        for one, other in ((node.this, node.expression), (node.expression, node.this)):
+            found = _interval_of(one)
+            if found is not None and isinstance(found[0].this, exp.Literal) and _is_int(found[0].this.name):
+                number = exp.Literal.number(str(abs(int(found[0].this.name))))
+                product = exp.Paren(this=exp.Mul(this=exp.Paren(this=other.copy()), expression=number))
+                several = exp.Interval(this=product, unit=found[0].args["unit"].copy())
+                several.meta.update(found[0].meta)
+                return several, found[1] != (int(found[0].this.name) < 0)
+        return None
+    return (node, False) if isinstance(node, exp.Interval) else None

@@ -19,6 +19,7 @@ from sqlglot.tokens import Tokenizer, TokenType
 from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type, quote_name
 from upsert_platform.sql.clauses import unread_part
 from upsert_platform.sql.hints import planned_hints
+from upsert_platform.sql.intervals import QUALIFIER_KEY, UNITS, IntervalFault, Qualifier, length_of, qualifier_of
 from upsert_platform.sql.lexer import Token, TokenKind, to_sql
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.row_values import without_rows
@@ -76,6 +77,74 @@ class _FlinkParser(Parser):
         if found is not None and comma:
             found.meta[COMMA_KEY] = True
         return found
+
+    def _parse_interval(self, *_arguments: Any, **_named: Any) -> exp.Interval | None:
+        """INTERVAL with a text, or a number, and a qualifier; without both it is a name."""
+        index = self._index
+        if not self._match(TokenType.INTERVAL):
+            return None
+        line = self._prev.line
+        sign = "-" if self._match(TokenType.DASH) else ""
+        if not sign:
+            self._match(TokenType.PLUS)
+        value: exp.Expr | None
+        if self._match_set((TokenType.STRING, TokenType.NUMBER)):
+            text = self._prev.text.strip()
+            value = exp.Literal.string(text[1:] if sign and text.startswith("-") else f"{sign}{text}")
+        else:
+            value = self._parse_wrapped(self._parse_disjunction, optional=True)
+            value = exp.Neg(this=value) if sign and value is not None else value
+        first = self._parse_interval_field()
+        if value is None or (first is None and not isinstance(value, exp.Literal)):
+            self._retreat(index)
+            return None
+        to = self._match_text_seq("TO")
+        last = self._parse_interval_field() if to else None
+        if to and last is None:
+            self.raise_error("a field such as SECOND expected after TO")
+        unit: exp.Expr | None = None
+        if first is not None:
+            unit = exp.Var(this=first[0])
+            unit = unit if last is None else exp.IntervalSpan(this=unit, expression=exp.Var(this=last[0]))
+        node = exp.Interval(this=value, unit=unit)
+        node.meta["line"] = line
+        if first is not None:
+            node.meta[QUALIFIER_KEY] = _qualifier(first, last)
+        return node
+
+    def _parse_interval_field(self) -> tuple[str, tuple[int, ...]] | None:
+        """A field of an interval, in capitals, and the numbers in parentheses behind it."""
+        word = self._curr.text.upper()
+        if self._curr.token_type != TokenType.VAR and word.removesuffix("S") not in UNITS:
+            return None
+        self._advance()
+        numbers: tuple[int, ...] = ()
+        if self._match(TokenType.L_PAREN):
+            given = [item.name for item in self._parse_csv(self._parse_number)]
+            self._match_r_paren()
+            if not 1 <= len(given) <= 2 or not all(item.isdigit() for item in given):
+                self.raise_error(f"a field of an interval has digits in parentheses: {word}(3)")
+            numbers = tuple(map(int, given))
+        return word, numbers
+
+    def _parse_case(self) -> exp.Case:
+        """CASE: of ``CASE x WHEN 1, 2 THEN y`` each value has a branch of its own."""
+        subject = None if self._match(TokenType.WHEN, advance=False) else self._parse_disjunction()
+        branches: list[exp.If] = []
+        while self._match(TokenType.WHEN):
+            tested = self._parse_csv(self._parse_disjunction) if subject is not None else [self._parse_disjunction()]
+            if not self._match(TokenType.THEN):
+                self.raise_error("THEN expected in CASE")
+            result = self._parse_disjunction()
+            for item in tested:
+                if item is None or result is None:
+                    self.raise_error("WHEN and THEN take an expression in CASE")
+                else:
+                    branches.append(exp.If(this=item, true=result.copy()))
+        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        if not branches or not self._match(TokenType.END):
+            self.raise_error("WHEN or END expected in CASE")
+        return exp.Case(this=subject, ifs=branches, default=default)
 
     def _parse_flink_cast(self, kind: type[exp.Cast]) -> exp.Expr:
         this = self._parse_disjunction()
@@ -235,6 +304,14 @@ class _FlinkParser(Parser):
         return node
 
 
+def _qualifier(first: tuple[str, tuple[int, ...]], last: tuple[str, tuple[int, ...]] | None) -> Qualifier:
+    """The qualifier of an interval from its fields, each with what stands in parentheses behind it."""
+    word, numbers = first
+    behind = last[1] if last is not None else numbers[1:]
+    ending = (last[0] if last is not None else word).removesuffix("S")
+    return Qualifier(word.removesuffix("S"), ending, numbers[0] if numbers else None, behind[0] if behind else None)
+
+
 def _note(node: exp.Expr, key: str, value: Any) -> None:
     """Put a value into a node's meta, and what tells it from others into an argument: sqlglot compares those alone."""
     node.meta[key] = value
@@ -325,4 +402,10 @@ def parse_query(tokens: tuple[Token, ...], what: str) -> exp.Expr:
     unread = unread_part(found[0])
     if unread is not None:
         raise Fault(f"{unread[1]} is not supported", line_of(unread[0], first))
+    for node in found[0].find_all(exp.Interval):
+        try:
+            _ = qualifier_of(node).fields
+            length_of(node)
+        except IntervalFault as fault:
+            raise Fault(str(fault), line_of(node, first)) from None
     return without_rows(found[0], first)

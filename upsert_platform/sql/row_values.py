@@ -1,7 +1,8 @@
-"""Comparisons of several values at once, and of a value with the rows of a subquery, as IN, AND and OR.
+"""Comparisons of several values at once, and of a value with several, as IN, AND and OR.
 
-``(a, b) = (1, 2)``, ``(a, b) IN ((1, 2), (3, 4))``, ``x = ANY (SELECT ...)`` and ``x <> ALL (SELECT ...)``: the parser
-leaves them as they are written, and nothing behind it has to know them. Nulls count as in the forms that they become.
+``(a, b) = (1, 2)``, ``(a, b) IN ((1, 2), (3, 4))``, ``x > ANY (1, 2)``, ``x = ANY (SELECT ...)`` and ``x <> ALL (SELECT
+...)``: the parser leaves them as they are written, and nothing behind it has to know them. Nulls count as in the forms
+that they become. Other comparisons with the rows of a subquery stay, for `planning.quantified`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from sqlglot import exp
 from upsert_platform.sql.reader import Fault
 
 _ORDERED: Final = (exp.LT, exp.LTE, exp.GT, exp.GTE)
-_WITH_ROWS: Final = (exp.Any, exp.All)
 
 
 def without_rows(root: exp.Expr, first_line: int) -> exp.Expr:
@@ -31,7 +31,7 @@ def without_rows(root: exp.Expr, first_line: int) -> exp.Expr:
 
     def swap(node: exp.Expr) -> exp.Expr:
         if isinstance(node, (exp.EQ, exp.NEQ, *_ORDERED)):
-            if isinstance(node.expression, _WITH_ROWS):
+            if _is_quantifier(node.expression):
                 return _with_rows(node, line(node))
             if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple):
                 if isinstance(node, _ORDERED):
@@ -56,18 +56,34 @@ def without_rows(root: exp.Expr, first_line: int) -> exp.Expr:
 
 
 def _with_rows(node: exp.Expr, line: int) -> exp.Expr:
-    subquery = node.expression.this
-    if isinstance(subquery, exp.Paren) or not subquery.find(exp.Select):
-        raise Fault("ANY and ALL compare with a subquery: x = ANY (SELECT ...)", line)
-    listed = exp.In(this=node.this, query=subquery)
-    if isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any):
-        return listed
-    if isinstance(node, exp.NEQ) and isinstance(node.expression, exp.All):
-        return exp.Not(this=listed)
-    raise Fault(
-        "of ANY and ALL, = ANY (SELECT ...) and <> ALL (SELECT ...) are supported: compare with"
-        " (SELECT MIN(...) FROM ...) or (SELECT MAX(...) FROM ...)",
-        line,
+    """A comparison by ANY or ALL, as IN where it means the same."""
+    some, given = _quantifier(node.expression)
+    if len(given) != 1 or not isinstance(given[0], exp.Query):
+        if not given or any(item.find(exp.Select) for item in given):
+            raise Fault("ANY and ALL compare with a subquery or with values: x = ANY (SELECT ...)", line)
+        if isinstance(node.this, exp.Tuple):
+            raise Fault("ANY and ALL compare one value with several: (a, b) IN ((1, 2), (3, 4))", line)
+        parts = [type(node)(this=node.this.copy(), expression=item.copy()) for item in given]
+        return exp.Paren(this=_joined(exp.Or if some else exp.And, parts))
+    if isinstance(node, exp.EQ if some else exp.NEQ):
+        listed = exp.In(this=node.this, query=given[0])
+        return listed if some else exp.Not(this=listed)
+    if isinstance(node.this, exp.Tuple):
+        raise Fault("ANY and ALL compare one value: (a, b) IN (SELECT ...), or NOT EXISTS (SELECT 1 ...)", line)
+    node.set("expression", (exp.Any if some else exp.All)(this=given[0]))
+    return node
+
+
+def _quantifier(node: exp.Expr) -> tuple[bool, list[exp.Expr]]:
+    """Return whether ANY (SOME) stands before what a value is compared with, not ALL; and this."""
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).upper() != "ALL", list(node.expressions)
+    return isinstance(node, exp.Any), node.this.expressions if isinstance(node.this, exp.Tuple) else [node.this]
+
+
+def _is_quantifier(node: exp.Expr) -> bool:
+    return isinstance(node, (exp.Any, exp.All)) or (
+        isinstance(node, exp.Anonymous) and str(node.this).upper() in ("ANY", "SOME", "ALL")
     )
 
 

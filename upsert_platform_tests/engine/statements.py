@@ -160,6 +160,30 @@ STATEMENTS: Final = {
     " u.age FROM users u WHERE u.region = o.kind) OR o.kind = 'b'",
     "any of a subquery": "SELECT oid, uid FROM orders WHERE uid = ANY (SELECT age FROM users WHERE region = 'eu')",
     "all of a subquery": "SELECT oid, uid FROM orders WHERE uid <> ALL (SELECT age FROM users WHERE region = 'eu')",
+    "above any of a subquery": "SELECT oid, amount FROM orders WHERE amount > ANY (SELECT age FROM users WHERE region ="
+    " 'eu')",
+    "not above any of a subquery": "SELECT oid, amount FROM orders WHERE NOT (amount > SOME (SELECT age FROM users"
+    " WHERE region = 'eu'))",
+    "at least all of a subquery": "SELECT oid, amount FROM orders WHERE amount >= ALL (SELECT age FROM users WHERE"
+    " region = 'eu' AND age < 3) OR kind = 'a'",
+    "not below all of a subquery": "SELECT oid, amount FROM orders WHERE kind = 'a' OR NOT (amount < ALL (SELECT age"
+    " FROM users WHERE region = 'eu'))",
+    "at most all of the row's own": "SELECT oid, amount FROM orders o WHERE amount <= ALL (SELECT age FROM users u"
+    " WHERE u.id = o.uid)",
+    "below any of the row's own": "SELECT oid, amount FROM orders o WHERE amount < SOME (SELECT p.amount FROM orders p"
+    " WHERE p.kind = o.kind AND p.uid > 3)",
+    "equal to all of a subquery": "SELECT oid, kind FROM orders o WHERE kind = ALL (SELECT page FROM views WHERE secs <"
+    " 2)",
+    "other than any of the row's own": "SELECT oid, kind FROM orders o WHERE kind <> ANY (SELECT region FROM users u"
+    " WHERE u.id = o.uid)",
+    "comparisons by ANY and ALL as values": "SELECT oid, uid > ALL (SELECT age FROM users WHERE region = 'eu') AS a,"
+    " amount < ANY (SELECT secs FROM views v WHERE v.uid = o.uid) AS b FROM orders o",
+    "groups with the greatest count": "SELECT uid, COUNT(*) AS n FROM orders GROUP BY uid HAVING COUNT(*) >= ALL"
+    " (SELECT COUNT(*) FROM orders GROUP BY uid)",
+    "a join by a comparison with all": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND o.ts > ALL"
+    " (SELECT ts FROM views WHERE secs > 40)",
+    "above all values and one of any": "SELECT oid, uid FROM orders WHERE amount > ALL (1, 4) OR uid = ANY (1, 2) OR"
+    " amount < SOME (0, 1)",
     "natural join": "SELECT uid, oid, page FROM orders NATURAL JOIN (SELECT uid, page, secs FROM views) v",
     "natural left join": "SELECT * FROM (SELECT uid, oid FROM orders) o NATURAL LEFT JOIN (SELECT uid, page FROM views)"
     " v",
@@ -173,10 +197,35 @@ STATEMENTS: Final = {
     " v WHERE v.page = o.kind) AND NOT EXISTS (SELECT 1 FROM users u WHERE u.region = o.kind)",
     "matches beside groups": "SELECT uid, COUNT(*) AS n, EXISTS (SELECT 1 FROM users u WHERE u.id = o.uid) AS known"
     " FROM orders o GROUP BY uid",
+    "left join by a value on its right": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON o.uid = u.id AND u.age"
+    " > (SELECT MIN(age) FROM users)",
+    "left join by a value on its left": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON o.uid = u.id AND"
+    " o.amount > (SELECT MIN(age) FROM users)",
+    "left join by a value of each row": "SELECT u.region, COUNT(o.oid) AS n, COUNT(*) AS m FROM users u LEFT JOIN"
+    " orders o ON o.uid = u.id AND o.amount = (SELECT MAX(p.amount) FROM orders p WHERE p.uid = o.uid) GROUP BY"
+    " u.region",
+    "left join with a value that is joined by": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON u.id = (SELECT"
+    " MAX(v.uid) FROM views v WHERE v.page = o.kind)",
+    "left join with in on its left": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON o.uid = u.id AND o.uid IN"
+    " (SELECT uid FROM views WHERE secs > 20)",
+    "left join with not in on its left": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON o.uid = u.id AND"
+    " o.amount NOT IN (SELECT uid FROM views WHERE secs > 45)",
+    "left join with exists by an inequality on its right": "SELECT o.oid, u.id FROM orders o LEFT JOIN users u ON o.uid"
+    " = u.id AND EXISTS (SELECT 1 FROM views v WHERE v.secs > u.age)",
+    "right join with exists on its right": "SELECT o.oid, u.id FROM orders o RIGHT JOIN users u ON o.uid = u.id AND"
+    " EXISTS (SELECT 1 FROM views v WHERE v.uid = u.id AND v.secs > 20)",
+    "full join with subqueries on both sides": "SELECT o.oid, u.id FROM orders o FULL JOIN users u ON o.uid = u.id AND"
+    " (o.kind = 'a' OR EXISTS (SELECT 1 FROM views v WHERE v.uid = o.uid)) AND u.age > (SELECT MIN(secs) FROM views)",
+    "full join with a subquery below or": "SELECT o.oid, u.id FROM orders o FULL JOIN users u ON o.uid = u.id AND"
+    " (o.kind = 'a' OR u.id IN (SELECT uid FROM views))",
+    "left joins by comparisons with all": "SELECT o.oid, u.id, v.page FROM orders o LEFT JOIN users u ON o.uid = u.id"
+    " AND o.amount > ALL (SELECT secs FROM views w WHERE w.uid = o.uid) LEFT JOIN views v ON v.uid = u.id AND v.secs <"
+    " ANY (SELECT uid FROM orders)",
     "a join with a subquery in its condition": "SELECT o.oid, u.id FROM orders o JOIN users u ON o.uid = u.id AND"
     " o.amount > (SELECT MIN(age) FROM users) AND u.id IN (SELECT uid FROM views) LEFT JOIN views v ON v.uid = o.oid",
 }
 _JUDGED: Final = {
+    "above all values and one of any": "SELECT oid, uid FROM orders WHERE amount > 4 OR uid IN (1, 2) OR amount < 1",
     "several values in a list": "SELECT oid, kind FROM orders WHERE (uid = 1 AND kind = 'a') OR (uid = 2 AND kind ="
     " 'b') OR (uid = 3 AND kind = 'a') OR (kind = 'b' AND amount = 4)",
     "several values in no list": "SELECT oid, kind FROM orders WHERE NOT ((uid = 1 AND kind = 'a') OR (uid = 2 AND kind"

@@ -95,6 +95,23 @@ CASES = {
         " oid || '\":' || coalesce(amount::VARCHAR, 'null')) || '}', '{' || coalesce(string_agg('\"' || oid || '\":\"'"
         " || kind || '\"', ',' ORDER BY '\"' || oid || '\":\"' || kind || '\"'), '') || '}' FROM orders GROUP BY uid",
     ),
+    "joined by an interval of several fields": (
+        "SELECT o.oid, v.page FROM orders o JOIN views v ON o.uid = v.uid AND v.ts BETWEEN o.ts - INTERVAL '10:30.5'"
+        " MINUTE TO SECOND AND o.ts + INTERVAL '0 00:05' DAY TO MINUTE",
+        "SELECT o.oid, v.page FROM orders o JOIN views v ON o.uid = v.uid AND v.ts BETWEEN o.ts - INTERVAL 630500"
+        " MILLISECONDS AND o.ts + INTERVAL 5 MINUTES",
+    ),
+    "windows of an interval of several fields": (
+        "SELECT window_start, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '0:10' HOUR TO"
+        " MINUTE)) GROUP BY window_start, window_end",
+        f"SELECT {WINDOWED}, COUNT(*) FROM orders WHERE ts IS NOT NULL GROUP BY 1",
+    ),
+    "months later": (
+        "SELECT oid, ts + INTERVAL '0-10' YEAR TO MONTH AS a, DATE '2024-01-31' - INTERVAL '11' MONTH AS b, ts -"
+        " INTERVAL oid DAY AS c FROM orders WHERE uid IN (SELECT uid FROM views)",
+        "SELECT oid, ts + INTERVAL 10 MONTHS, DATE '2023-02-28', ts - INTERVAL 1 DAY * oid FROM orders WHERE uid IN"
+        " (SELECT uid FROM views)",
+    ),
     "quotients of aggregates": (
         "SELECT uid, SUM(amount) / COUNT(amount) AS a, CAST(SUM(amount) AS DOUBLE) / COUNT(DISTINCT amount) AS b FROM"
         " orders GROUP BY uid",
@@ -233,6 +250,7 @@ BY_SPARK = (
     "counts of fields of rows that are missing",
     "json arrays",
     "json objects",
+    "months later",
     "quotients of aggregates",
     "not in below or",
     "compared with a value of each row",

@@ -210,7 +210,8 @@ REFUSED: Final = {
         "rows of SESSION windows are written once these are closed where the rows of the table are only added",
     ),
     "low: CURRENT_WATERMARK": (
-        "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)", "have no watermarks",
+        "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)",
+        "no watermark stands at a row",
     ),
     "low: MATCH_RECOGNIZE": (
         "INSERT INTO target SELECT * FROM views MATCH_RECOGNIZE (PARTITION BY uid ORDER BY ts MEASURES A.secs AS a"

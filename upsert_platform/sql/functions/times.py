@@ -12,6 +12,7 @@ from typing import Final
 from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.casts import cast, day_of, parse_timestamp
 from upsert_platform.sql.functions.signatures import FunctionFault, Handler, Overloads, argument, overloads
+from upsert_platform.sql.intervals import Length, spark_interval
 from upsert_platform.sql.rendered import (
     BIGINT,
     DATE,
@@ -163,6 +164,17 @@ def add(value: Rendered, unit: str, count: Rendered) -> Rendered:
     elif value.root is TypeName.DATE:
         value, kind = cast(value, TIMESTAMP6), TIMESTAMP6
     return made(f"CAST(TIMESTAMPADD({unit}, {count.sql}, {value.sql}) AS {spark_type(kind)})", kind, value, count)
+
+
+def later(value: Rendered, length: Length) -> Rendered:
+    """A value after an interval of fixed length. A date becomes a timestamp, as where hours are added."""
+    kind = value.type
+    assert kind is not None
+    if value.root is TypeName.TIME:
+        return made(f"PMOD({value.wrapped} + ({length.millis * 1000}L), 86400000000)", kind, value)
+    if value.root is TypeName.DATE:
+        value, kind = cast(value, TIMESTAMP6), TIMESTAMP6
+    return made(f"{value.wrapped} + {spark_interval(length)}", kind, value, simple=False)
 
 
 def _difference(arguments: Sequence[Rendered]) -> Rendered:

@@ -112,6 +112,18 @@ class FromClause(ABC):
         """Plans conditions on rows, subqueries included."""
 
     @abstractmethod
+    def asked_of_sides(
+        self,
+        left: Relation,
+        left_columns: Columns,
+        right: Relation,
+        right_columns: Columns,
+        parts: Sequence[exp.Expr],
+        kind: str,
+    ) -> tuple[tuple[Relation, Columns], tuple[Relation, Columns], list[exp.Expr]]:
+        """Plans the subqueries in the ON of an outer join."""
+
+    @abstractmethod
     def _lateral(self, left: Relation, named: list[Named], join: exp.Join) -> tuple[Relation, list[Named]]:
         """Joins each row with the rows that a subquery gives for it."""
 
@@ -315,11 +327,10 @@ class FromClause(ABC):
         on = conjuncts(join.args.get("on"))
         asking = [part for part in on if part.find(exp.Select) is not None]
         if asking and kind != "inner":
-            raise self.fault(
-                "a subquery in ON of an outer join is not supported: put it into a subquery in the place of the table"
-                " that it looks at",
-                join,
+            (left, left_columns), (right, right_columns), on = self.asked_of_sides(
+                left, left_columns, right, right_columns, on, kind
             )
+            asking = []
         pairs, rest = split_pairs(
             [part for part in on if not any(part is one for one in asking)], left_columns, right_columns
         )
@@ -359,9 +370,9 @@ class FromClause(ABC):
                 join,
             )
         scope = [*padded(named, joined), *padded(others, joined)]
-        node = filtered(joined, Columns(scope, self.first_line), after)
+        both = Columns(padded([*left_columns.named, *right_columns.named], joined), self.first_line)
+        node = filtered(joined, both, after)
         if padding:
-            both = Columns(scope, self.first_line)
             reads = [name for pair in keys for item in pair for name in item.reads]
             reads += [name for part in after for name in both.expression(part).reads]
             node = outer_rows(joined, node, kind, [*joined.left_on, *joined.right_on, *reads], self.names, fault)

@@ -153,6 +153,15 @@ def join_rows(
     )
 
 
+def compared_keys(pairs: Sequence[tuple[Expression, Expression]]) -> list[Expression]:
+    """The right sides of pairs in the types in which they are compared: rows that are grouped by them are met once."""
+    found: list[Expression] = []
+    for one, other in pairs:
+        kind = compared_type(one.type, other.type)
+        found.append(other if kind is None else as_type(other, _nullable(kind, other.type.nullable)))
+    return found
+
+
 def _nullable(kind: LogicalType, nullable: bool) -> LogicalType:
     return replace(kind, nullable=nullable)
 

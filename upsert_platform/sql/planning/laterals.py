@@ -12,8 +12,9 @@ from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import has_aggregate
 from upsert_platform.sql.planning.joins import conjuncts, join_rows, padded, split_pairs
 from upsert_platform.sql.planning.matches import EVERY_ROW
+from upsert_platform.sql.planning.outer_conditions import OuterConditions
 from upsert_platform.sql.planning.scope import Columns, Named, Rank, Relation
-from upsert_platform.sql.planning.where_clause import WhereClause, around_of, bare
+from upsert_platform.sql.planning.where_clause import around_of, bare
 
 _CLAUSES: Final = {
     "group": "GROUP BY", "having": "HAVING", "distinct": "DISTINCT", "with_": "WITH", "offset": "OFFSET",
@@ -21,7 +22,7 @@ _CLAUSES: Final = {
 }  # fmt: skip
 
 
-class LateralJoin(WhereClause):
+class LateralJoin(OuterConditions):
     """Reads FROM with LATERAL."""
 
     @abstractmethod

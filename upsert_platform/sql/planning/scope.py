@@ -11,7 +11,9 @@ from sqlglot import exp
 from upsert_platform.core.options import nearest
 from upsert_platform.core.plan import Expression, Field, Native, Node
 from upsert_platform.core.types import LogicalType, TypeName, quote_name
+from upsert_platform.sql import intervals
 from upsert_platform.sql.casts import cast
+from upsert_platform.sql.compatibility import keeps_apart
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import declared_type, line_of
 from upsert_platform.sql.numbers import common_decimal
@@ -22,6 +24,7 @@ from upsert_platform.sql.rendered import INTEGERS, STRINGS, Rendered
 _COMPARISONS: dict[type, str] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+_UNKNOWN: Final = ("literal", None, LogicalType(TypeName.BOOLEAN))
 _TIMES = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
@@ -270,7 +273,9 @@ class Columns:
         if type(node) in _COMPARISONS:
             return self._comparison(node)
         if isinstance(node, (exp.And, exp.Or)):
-            left, right = self.native(node.this), self.native(node.expression)
+            left, right = (
+                _UNKNOWN if isinstance(side, exp.Null) else self.native(side) for side in (node.this, node.expression)
+            )
             return (node.key, left, right) if left is not None and right is not None else None
         if isinstance(node, exp.Between):
             return self._within(node)
@@ -313,7 +318,7 @@ class Columns:
 
     def _shifted(self, node: exp.Expr) -> Native | None:
         """A TIMESTAMP and an interval of fixed length."""
-        inner, span = self.native(node.this), length_of(node.expression)
+        inner, span = self.native(node.this), signed_length(node.expression)
         if inner is None or span is None:
             return None
         kind = self._type(inner)
@@ -329,20 +334,21 @@ class Columns:
         return native[2] if native[0] == "literal" else None
 
 
-_UNITS: Final = {
-    "MILLISECOND": 1_000, "SECOND": 1_000_000, "MINUTE": 60_000_000, "HOUR": 3_600_000_000, "DAY": 86_400_000_000,
-    "WEEK": 7 * 86_400_000_000,
-}  # fmt: skip
-
-
 def length_of(node: exp.Expr) -> int | None:
-    """Microseconds of ``INTERVAL '10' MINUTES``; None for what is not an interval of fixed length, in one unit."""
-    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.args.get("unit") is not None:
-        unit = node.args["unit"]
-        size = _UNITS.get(unit.name.upper().removesuffix("S")) if isinstance(unit, exp.Var) else None
-        if size is not None and node.this.name.strip().isdigit():
-            return int(node.this.name) * size
-    return None
+    """Microseconds of ``INTERVAL '10' MINUTES``; None for what is not an interval of fixed length above or at zero."""
+    found = signed_length(node) if isinstance(node, exp.Interval) else None
+    return found if found is not None and found >= 0 else None
+
+
+def signed_length(node: exp.Expr) -> int | None:
+    """Microseconds of an interval, with its signs; None for what is not an interval of fixed length."""
+    if isinstance(node, exp.Paren):
+        return signed_length(node.this)
+    if isinstance(node, exp.Neg):
+        inner = signed_length(node.this)
+        return -inner if inner is not None else None
+    length = intervals.length_of(node) if isinstance(node, exp.Interval) and node.args.get("unit") is not None else None
+    return length.millis * 1_000 if length is not None and not length.months else None
 
 
 def _has_value_for_all(node: exp.Cast) -> bool:
@@ -384,7 +390,10 @@ def as_type(expression: Expression, wanted: LogicalType) -> Expression:
     ):
         native = ("widen", expression.native, wanted)
     sql = cast(Rendered(expression.sql, expression.type), wanted, implicit=True).sql
-    return replace(expression, sql=sql, type=wanted, native=native)
+    keeps = expression.keeps
+    if expression.column is not None:
+        keeps = (expression.column, 0) if keeps_apart(expression.type, wanted) else None
+    return replace(expression, sql=sql, type=wanted, native=native, keeps=keeps)
 
 
 def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:

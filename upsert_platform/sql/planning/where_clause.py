@@ -26,8 +26,9 @@ from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.aggregates import group_rows, has_aggregate, result_name
 from upsert_platform.sql.planning.from_clause import BEHIND, FromClause, unnamed
 from upsert_platform.sql.planning.groupings import Groupings
-from upsert_platform.sql.planning.joins import conjuncts, filtered, join_rows, split_pairs, with_columns
+from upsert_platform.sql.planning.joins import compared_keys, conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
+from upsert_platform.sql.planning.quantified import compared_rows, is_quantified, numbered
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
 from upsert_platform.sql.reader import Fault
 
@@ -170,31 +171,45 @@ class WhereClause(FromClause):
         return self._marks(rows, columns, value, exact=True)
 
     def _marks(
-        self, rows: Node, columns: Columns, part: exp.Expr, *, exact: bool = False
+        self,
+        rows: Node,
+        columns: Columns,
+        part: exp.Expr,
+        *,
+        exact: bool = False,
+        chosen: Sequence[exp.Expr] | None = None,
     ) -> tuple[Node, Columns, exp.Expr]:
         """The rows with a column per IN and EXISTS of a condition, and the condition over these columns.
 
         Each is a left join with the different values of its subquery, so that no row is doubled. Below NOT, where an
         IN that is unknown lets no row pass, it counts as true; beside the values stands then how many there are.
+        Comparisons by ANY and ALL have columns of their own.
 
         Args:
             exact: the value counts, not whether it lets a row pass.
+            chosen: those that get a column; all by default.
 
         Raises:
             Fault: IN may be unknown below something else than AND, OR and NOT, or a subquery compares otherwise than
                 by =.
         """
-        found = [item for item in part.walk(prune=is_list) if isinstance(item, exp.Exists) or _is_in(item)]
+        found = [item for item in part.walk(prune=is_list) if is_list(item) and not isinstance(item, exp.Subquery)]
+        found = [item for item in found if chosen is None or any(item is one for one in chosen)]
         named, marks = list(columns.named), []
-        for number, item in enumerate(found, start=1 + sum(name.shown.startswith("match ") for name in columns.named)):
+        for number, item in enumerate(found, start=numbered(columns)):
+            if is_quantified(item):
+                rows, own, mark = self._quantified(rows, columns, item, number)
+                named += own
+                marks.append((item, mark))
+                continue
             select = bare(item.args["query"] if isinstance(item, exp.In) else item.this)
             inside, pairs, others = self.inner().correlated(select, columns, listed=_width(item))
             unknown: exp.Expr | None = None
             if others:
-                raise self.fault(
-                    "IN and EXISTS below OR compare by = alone with the query around: write a UNION of two queries",
-                    item,
-                )
+                where, remedy = "below OR", "write a UNION of two queries"
+                if chosen is not None:
+                    where, remedy = "in the ON of an outer join", "select what they give in the place of the table"
+                raise self.fault(f"IN and EXISTS {where} compare by = alone with the query around: {remedy}", item)
             if isinstance(item, exp.In):
                 compared = self._compared(item, columns, inside)
                 other = compared[0][1]
@@ -217,7 +232,7 @@ class WhereClause(FromClause):
             rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
             shown = f"match {number}"
             named.append(Named((), shown, next(field for field in rows.fields if field.name == met.columns[-1][0])))
-            mark: exp.Expr = exp.Not(this=exp.Is(this=_named(shown, part), expression=exp.Null()))
+            mark = exp.Not(this=exp.Is(this=_named(shown, part), expression=exp.Null()))
             if unknown is not None:
                 mark = exp.Or(this=mark, expression=unknown)
             marks.append((item, exp.Paren(this=mark)))
@@ -227,6 +242,22 @@ class WhereClause(FromClause):
 
         condition = part if not marks else _swapped(part, swap)
         return rows, Columns(named, columns.first_line, columns.outer, columns.never_zero), condition
+
+    def _quantified(
+        self, rows: Node, columns: Columns, node: exp.Expr, number: int
+    ) -> tuple[Node, list[Named], exp.Expr]:
+        """The rows with the columns that a comparison by ANY or ALL needs, these columns, and the comparison."""
+        assert isinstance(node, exp.Binary)
+        inside, pairs, others = self.inner().correlated(bare(node.expression.this), columns, listed=1)
+        if others:
+            raise self.fault(
+                "ANY and ALL compare by = alone with the query around: write NOT EXISTS (SELECT 1 FROM t WHERE ...)",
+                node,
+            )
+        if len(inside.columns) != 1:
+            raise self.fault(f"ANY and ALL compare one column, the subquery gives {len(inside.columns)}", node)
+        value = column(inside.columns[0][1])
+        return compared_rows(rows, columns, node, inside.node, pairs, value, number, self.names)
 
     def with_values(
         self, rows: Node, columns: Columns, values: Sequence[tuple[str, exp.Subquery]]
@@ -449,7 +480,7 @@ def _counted(
         pairs: what the subquery sets equal to expressions of the query around it.
     """
     kind = LogicalType(TypeName.BIGINT, nullable=False)
-    own = [(names.fresh("k"), other) for _, other in pairs]
+    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
     given = names.fresh("given")
     calls = (Call(names.fresh("rows"), "count", kind), Call(names.fresh("values"), "count", kind, given))
     counts = Aggregate(Project(inside, (*own, (given, value))), tuple(name for name, _ in own), calls)
@@ -478,7 +509,7 @@ def _once_each(
     node: Node, pairs: Sequence[tuple[Expression, Expression]], names: Names
 ) -> tuple[Project, list[tuple[Expression, Expression]]]:
     """The different values of a subquery that rows are compared with, each with a column that is true."""
-    given = [(names.fresh("k"), other) for _, other in pairs]
+    given = [(names.fresh("k"), other) for other in compared_keys(pairs)]
     distinct = Aggregate(Project(node, tuple(given)), tuple(name for name, _ in given), ())
     kind = LogicalType(TypeName.BOOLEAN, nullable=False)
     shown = [(item.name, column(item)) for item in distinct.fields]
@@ -514,8 +545,7 @@ def taken_values(
 
 def is_list(node: exp.Expr) -> bool:
     """Return whether what is below stands for rows, not for a value."""
-    rows = isinstance(node, exp.In) and node.args.get("query") is not None
-    return rows or isinstance(node, (exp.Exists, exp.Subquery))
+    return _is_in(node) or is_quantified(node) or isinstance(node, (exp.Exists, exp.Subquery))
 
 
 def _never_unknown(left: Node, value: Expression, rows: Node, other: Expression, names: Names) -> Node:

@@ -10,7 +10,7 @@ from sqlglot import exp
 from upsert_platform.core.plan import Session, Window
 from upsert_platform.core.types import TypeName
 from upsert_platform.sql.lexer import Token, TokenKind
-from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of
+from upsert_platform.sql.planning.scope import Columns, Names, Relation, length_of, signed_length
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.user_functions import user_function
 
@@ -180,13 +180,8 @@ def _microseconds(node: exp.Expr, columns: Columns) -> int:
 
 def _offset(node: exp.Expr, columns: Columns) -> int:
     """Microseconds of an offset, which may be below zero: ``INTERVAL '-5' MINUTES`` or ``-INTERVAL '5' MINUTES``."""
-    if isinstance(node, exp.Neg):
-        return -_offset(node.this, columns)
-    if isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal) and node.this.name.strip().startswith("-"):
-        node = node.copy()
-        node.set("this", exp.Literal.string(node.this.name.strip()[1:]))
-        return -_microseconds(node, columns)
-    return _microseconds(node, columns)
+    found = signed_length(node)
+    return found if found is not None else _microseconds(node, columns)
 
 
 def refuse_tables_of_functions(tokens: tuple[Token, ...]) -> None:
