@@ -1,8 +1,9 @@
 """Comparisons of several values at once, and of a value with several, as IN, AND and OR.
 
-``(a, b) = (1, 2)``, ``(a, b) IN ((1, 2), (3, 4))``, ``x > ANY (1, 2)``, ``x = ANY (SELECT ...)`` and ``x <> ALL (SELECT
-...)``: the parser leaves them as they are written, and nothing behind it has to know them. Nulls count as in the forms
-that they become. Other comparisons with the rows of a subquery stay, for `planning.quantified`.
+``(a, b) = (1, 2)``, ``(a, b) IN ((1, 2), (3, 4))``, ``(a, b) OVERLAPS (c, d)``, ``x > ANY (1, 2)``, ``x = ANY (SELECT
+...)`` and ``x <> ALL (SELECT ...)``: the parser leaves them as they are written, and nothing behind it has to know
+them. Nulls count as in the forms that they become. Other comparisons with the rows of a subquery stay, for
+`planning.quantified`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ def without_rows(root: exp.Expr, first_line: int) -> exp.Expr:
                     raise Fault("(a, b) is compared by = and <> alone: write the order of each value", line(node))
                 equal = _equal(node.this, node.expression, line(node))
                 return equal if isinstance(node, exp.EQ) else exp.Not(this=equal)
+        if isinstance(node, exp.Overlaps):
+            return _overlapping(node, line(node))
         if isinstance(node, exp.In) and isinstance(node.this, exp.Tuple) and node.args.get("query") is None:
             rows = [_equal(node.this, item, line(node)) for item in node.expressions]
             return exp.Paren(this=_joined(exp.Or, rows))
@@ -72,6 +75,29 @@ def _with_rows(node: exp.Expr, line: int) -> exp.Expr:
         raise Fault("ANY and ALL compare one value: (a, b) IN (SELECT ...), or NOT EXISTS (SELECT 1 ...)", line)
     node.set("expression", (exp.Any if some else exp.All)(this=given[0]))
     return node
+
+
+def _overlapping(node: exp.Overlaps, line: int) -> exp.Expr:
+    """``(a, b) OVERLAPS (c, d)`` of points in time; an interval in the place of an end counts from the beginning.
+
+    The earlier point of each pair counts as its beginning, and pairs that have one point in common overlap.
+    """
+    ends: list[tuple[exp.Expr, exp.Expr]] = []
+    for side in (node.this, node.expression):
+        if not isinstance(side, exp.Tuple) or len(side.expressions) != 2:
+            raise Fault("OVERLAPS takes a beginning and an end on both sides: (a, b) OVERLAPS (c, d)", line)
+        start, end = side.expressions
+        if isinstance(end, exp.Interval):
+            end = exp.Add(this=start.copy(), expression=end)
+
+        def chosen(one: exp.Expr, other: exp.Expr, start: exp.Expr = start, end: exp.Expr = end) -> exp.Expr:
+            branch = exp.If(this=exp.LTE(this=start.copy(), expression=end.copy()), true=one.copy())
+            return exp.Case(ifs=[branch], default=other.copy())
+
+        ends.append((chosen(start, end), chosen(end, start)))
+    (one_start, one_end), (other_start, other_end) = ends
+    pairs = [(one_end, other_start), (other_end, one_start)]
+    return exp.Paren(this=_joined(exp.And, [exp.GTE(this=high, expression=low) for high, low in pairs]))
 
 
 def _quantifier(node: exp.Expr) -> tuple[bool, list[exp.Expr]]:

@@ -47,6 +47,7 @@ from upsert_platform_tests.sql.declared_columns import spark_sql
         ("ts > TIMESTAMP '2023-02-29 00:00:00'", "there is no such TIMESTAMP: a literal is written"),
         ("TIMESTAMP '2024-01-01 24:00:00'", "there is no such TIMESTAMP"),
         ("TIME '12:60:00'", "there is no such TIME: a literal is written TIME '23:59:59'"),
+        ("(ts, ts, ts) OVERLAPS (ts, ts)", "OVERLAPS takes a beginning and an end on both sides"),
         ("CASE i WHEN 1, 2 END", "THEN expected in CASE"),
         ("CASE WHEN bo, bo THEN 1 END", "THEN expected in CASE"),
         ("ts + INTERVAL s DAY", "INTERVAL takes a text in quotes, or a whole number before one unit"),

@@ -199,49 +199,61 @@ class WhereClause(FromClause):
         for number, item in enumerate(found, start=numbered(columns)):
             if is_quantified(item):
                 rows, own, mark = self._quantified(rows, columns, item, number)
-                named += own
-                marks.append((item, mark))
-                continue
-            select = bare(item.args["query"] if isinstance(item, exp.In) else item.this)
-            inside, pairs, others = self.inner().correlated(select, columns, listed=_width(item))
-            unknown: exp.Expr | None = None
-            if others:
-                where, remedy = "below OR", "write a UNION of two queries"
-                if chosen is not None:
-                    where, remedy = "in the ON of an outer join", "select what they give in the place of the table"
-                raise self.fault(f"IN and EXISTS {where} compare by = alone with the query around: {remedy}", item)
-            if isinstance(item, exp.In):
-                compared = self._compared(item, columns, inside)
-                other = compared[0][1]
-                negated = _is_negated(item, part)
-                if _may_be_unknown(compared):
-                    if negated is None or exact:
-                        raise self.fault(
-                            "IN with values that may be null stands in WHERE and HAVING below AND, OR and NOT alone:"
-                            " declare them NOT NULL, or write EXISTS",
-                            item,
-                        )
-                    if negated:
-                        self._refuse_several(compared, item)
-                        rows, counted = _counted(rows, inside.node, pairs, other, self.names, self.fault("", item))
-                        names = (f"rows {number}", f"values {number}")
-                        named += [Named((), shown, field) for shown, field in zip(names, counted, strict=True)]
-                        unknown = _unknown(item, *names)
-                pairs = [*compared, *pairs]
-            met, pairs = _once_each(inside.node, pairs or [EVERY_ROW], self.names)
-            rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
-            shown = f"match {number}"
-            named.append(Named((), shown, next(field for field in rows.fields if field.name == met.columns[-1][0])))
-            mark = exp.Not(this=exp.Is(this=_named(shown, part), expression=exp.Null()))
-            if unknown is not None:
-                mark = exp.Or(this=mark, expression=unknown)
-            marks.append((item, exp.Paren(this=mark)))
+            else:
+                negated = None if exact else _is_negated(item, part)
+                where = "below OR" if chosen is None else "in the ON of an outer join"
+                rows, own, mark = self._matched(rows, columns, item, number, negated=negated, where=where)
+            named += own
+            marks.append((item, mark))
 
         def swap(item: exp.Expr) -> exp.Expr:
             return next((mark for node, mark in marks if item is node), item)
 
         condition = part if not marks else _swapped(part, swap)
         return rows, Columns(named, columns.first_line, columns.outer, columns.never_zero), condition
+
+    def _matched(
+        self, rows: Node, columns: Columns, item: exp.Expr, number: int, *, negated: bool | None, where: str
+    ) -> tuple[Node, list[Named], exp.Expr]:
+        """The rows with the columns that IN or EXISTS needs, these columns, and the condition over them.
+
+        Args:
+            negated: whether it stands below NOT; None where an IN that is unknown has to stay so.
+            where: the place in the statement, for messages.
+        """
+        select = bare(item.args["query"] if isinstance(item, exp.In) else item.this)
+        inside, pairs, others = self.inner().correlated(select, columns, listed=_width(item))
+        unknown: exp.Expr | None = None
+        if others:
+            below_or = where == "below OR"
+            remedy = "write a UNION of two queries" if below_or else "select what they give in the place of the table"
+            raise self.fault(f"IN and EXISTS {where} compare by = alone with the query around: {remedy}", item)
+        named: list[Named] = []
+        if isinstance(item, exp.In):
+            compared = self._compared(item, columns, inside)
+            if _may_be_unknown(compared):
+                if negated is None:
+                    raise self.fault(
+                        "IN with values that may be null stands in WHERE and HAVING below AND, OR and NOT alone:"
+                        " declare them NOT NULL, or write EXISTS",
+                        item,
+                    )
+                if negated:
+                    self._refuse_several(compared, item)
+                    fault = self.fault("", item)
+                    rows, counted = _counted(rows, inside.node, pairs, compared[0][1], self.names, fault)
+                    names = (f"rows {number}", f"values {number}")
+                    named += [Named((), shown, field) for shown, field in zip(names, counted, strict=True)]
+                    unknown = _unknown(item, *names)
+            pairs = [*compared, *pairs]
+        met, pairs = _once_each(inside.node, pairs or [EVERY_ROW], self.names)
+        rows = join_rows(rows, met, "left", pairs, self.names, fault=self.fault("", item))
+        shown = f"match {number}"
+        named.append(Named((), shown, next(field for field in rows.fields if field.name == met.columns[-1][0])))
+        mark: exp.Expr = exp.Not(this=exp.Is(this=_named(shown, item), expression=exp.Null()))
+        if unknown is not None:
+            mark = exp.Or(this=mark, expression=unknown)
+        return rows, named, exp.Paren(this=mark)
 
     def _quantified(
         self, rows: Node, columns: Columns, node: exp.Expr, number: int
