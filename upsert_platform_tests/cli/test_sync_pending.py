@@ -203,6 +203,7 @@ def test_quarantine_that_blocks_ends_with_1_each_time(shop: Shop) -> None:
     assert [shop.call().exit_code for _ in range(2)] == [1, 1]
 
 
+@pytest.mark.soak
 def test_result_that_the_instance_lacks_is_recorded_once(shop: Shop) -> None:
     shop.project.send("users", [{"id": 1, "name": "a"}])
     shop.project.sync()  # in another instance
@@ -232,6 +233,7 @@ def test_the_end_of_a_pause_is_recorded_once(shop: Shop) -> None:
     assert "no run was started" in shop.call().stdout
 
 
+@pytest.mark.soak
 def test_another_declaration_is_recorded_once(shop: Shop) -> None:
     synced(shop)
     old = dg.AssetMaterialization(["queries", "totals"], tags={"dagster/code_version": "another"})
@@ -276,6 +278,7 @@ def own() -> dg.AssetCheckResult:
 
 
 @pytest.mark.parametrize("own_checks", [[own]])
+@pytest.mark.soak
 def test_check_of_the_user_is_evaluated_each_time(shop: Shop) -> None:
     synced(shop)
     done = shop.call()

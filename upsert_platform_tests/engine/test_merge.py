@@ -99,6 +99,7 @@ def test_row_that_changed_last_is_shown(chosen: tuple[int, ...], seed: int, tmp_
         before = now
 
 
+@pytest.mark.soak
 def test_state_that_is_merged_keeps_what_changed_in_that_batch(tmp_path: Path) -> None:
     """Rows come and go in the batch that merges files of state: neither brings back what the other replaced."""
     users, groups = list(BRANCHES)[:2]

@@ -192,6 +192,7 @@ def test_what_is_declared_wrongly_is_told_with_its_place(stack: Stack) -> None:
     assert {"tier": "1", "gdpr": ""}.items() <= asset.tags_by_key[asset.key].items()
 
 
+@pytest.mark.soak
 def test_topic_of_which_no_record_is_read_fails_its_run_until_one_is(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:

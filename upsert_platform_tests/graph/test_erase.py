@@ -193,6 +193,7 @@ def _audit(uri: str) -> list[dict[str, Any]]:
     return [row for path in Path(uri).glob("*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
 
 
+@pytest.mark.soak
 def test_a_key_of_two_columns_is_erased_from_two_tables_once_nobody_else_writes_them_and_not_shown_if_masked(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

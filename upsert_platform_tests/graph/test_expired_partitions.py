@@ -17,6 +17,7 @@ from upsert_platform_tests.graph.test_reconcile import command
 pytestmark = pytest.mark.usefixtures("spark")
 
 
+@pytest.mark.soak
 def test_rows_of_a_partition_that_expired_stay_away(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     from odps import ODPS
 

@@ -41,6 +41,7 @@ def written(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
     return stack
 
 
+@pytest.mark.soak
 def test_a_process_asks_what_this_one_asks(written: Stack) -> None:
     here = Looks(written.platform().hops()).of([USERS, SERVING, WAREHOUSE])
     with looking_beside() as beside:

@@ -104,6 +104,7 @@ def test_compaction_leaves_rows_that_a_table_has_not_applied(stack: Stack, spark
     assert rows(stack) == [(1, "a", "eu"), (1, "b", "us"), (1, "c", "asia")]
 
 
+@pytest.mark.soak
 def test_a_row_moves_where_that_is_declared(stack: Stack) -> None:
     declare(stack, more=", 'sink.partition.move-rows' = 'true'")
     stack.produce([record(1, "a", "eu"), record(1, "b", "us"), record(2, "a", "eu")])

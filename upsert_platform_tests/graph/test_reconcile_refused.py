@@ -27,6 +27,7 @@ def refusal(stack: Stack, table: str) -> str:
     return " ".join(done.output.split())
 
 
+@pytest.mark.soak
 def test_a_hundred_spoiled_rows_and_points_of_connectors_are_found_and_their_tables_are_written_anew(
     stack: Stack, make_topic: Callable[..., str]
 ) -> None:

@@ -66,6 +66,7 @@ def quarantine(stack: Stack, monkeypatch: pytest.MonkeyPatch, *arguments: str) -
     return CliRunner().invoke(main, ["quarantine", *arguments])
 
 
+@pytest.mark.soak
 def test_mended_limit_brings_present_values_once(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

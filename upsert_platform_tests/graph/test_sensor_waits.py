@@ -195,6 +195,7 @@ def test_a_changelog_that_fails_waits_and_holds_no_table_back(
     assert look().skip_message == "no new offsets"
 
 
+@pytest.mark.soak
 def test_an_endpoint_that_is_silent_holds_no_other_table_back(
     stack: Stack, look: Callable[[], Any], instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def process(stack: Stack, *options: str) -> Iterator[Process]:
         running.popen.wait()
 
 
+@pytest.mark.soak
 def test_the_command_serves_metrics_tells_dagster_takes_up_tables_and_ends_in_order(stack: Stack) -> None:
     stack.declare(warehouse=None)
     stack.produce(stack.users.first_wave(200))

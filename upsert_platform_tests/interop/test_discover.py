@@ -364,6 +364,7 @@ def found(
         yield Found(folder, named, said, kafka_bootstrap, client)
 
 
+@pytest.mark.soak
 def test_topics_of_thirty_shapes_are_declared_as_they_are(found: Found) -> None:
     assert len(found.names) >= 30
     assert set(found.said) == set(found.names)

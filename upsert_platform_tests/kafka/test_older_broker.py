@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+@pytest.mark.soak
 def test_an_older_broker_is_written_and_read(
     spark: SparkSession, older_kafka_broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

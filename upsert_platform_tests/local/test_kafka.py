@@ -66,6 +66,7 @@ def test_transaction_commits_and_aborts(kafka_bootstrap: str, topic: str) -> Non
     assert [value for _, value in read_all(kafka_bootstrap, topic)] == [b"kept"]
 
 
+@pytest.mark.soak
 def test_records_survive_a_restart_on_another_port(tmp_path: Path) -> None:
     with kafka.start_broker(tmp_path / "data", die_with_parent=True) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})

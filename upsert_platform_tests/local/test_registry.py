@@ -58,6 +58,7 @@ def test_unknown_is_404_with_the_confluent_error_code(schema_registry: Registry,
     assert (response.status_code, response.json()["error_code"]) == (404, code)
 
 
+@pytest.mark.soak
 def test_schemas_and_ids_survive_a_restart(tmp_path: Path) -> None:
     with start_registry(tmp_path / "registry", die_with_parent=True) as registry:
         schema_id = register(registry, "kept-value", USER).json()["id"]

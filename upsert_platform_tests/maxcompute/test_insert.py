@@ -40,6 +40,7 @@ def test_52_duplicates_are_kept_and_replays_are_not(
     assert destination.read(spark).count() == 10
 
 
+@pytest.mark.soak
 def test_55_many_rows_of_ten_tasks_are_added_and_replaced(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:

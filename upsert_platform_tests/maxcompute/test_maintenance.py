@@ -44,6 +44,7 @@ def test_the_statement_names_table_or_partition(make_table: Callable[..., MaxCom
     assert compact_statement(table, "a=1,b=x") == "ALTER TABLE `t` PARTITION (`a`='1', `b`='x') compact major"
 
 
+@pytest.mark.soak
 def test_a_table_is_compacted_after_enough_commits(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened
 ) -> None:

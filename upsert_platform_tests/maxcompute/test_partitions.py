@@ -209,6 +209,7 @@ def test_a_row_without_a_partition_value_is_not_taken_for_a_stale_one(
     assert found.sample[0]["difference"] == "ds: expected '-1', found 'x'"
 
 
+@pytest.mark.soak
 def test_a_key_with_a_blank_or_a_fixed_partition_is_found_where_it_is_stored(
     spark: SparkSession, maxcompute: ServerHandle, opened: Opened, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ INSERT INTO copies SELECT id, UPPER(name) FROM users WHERE id > 1;
 """
 
 
+@pytest.mark.soak
 def test_an_insert_reads_a_table_and_rebuild_reads_it_again(
     postgres_server: str, ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

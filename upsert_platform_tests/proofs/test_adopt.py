@@ -250,6 +250,7 @@ def test_rows_that_no_record_names(
     assert held() == set(range(5, 10))
 
 
+@pytest.mark.soak
 def test_rows_that_records_behind_the_stated_end_name(
     stack: Stack, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

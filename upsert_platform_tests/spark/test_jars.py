@@ -107,6 +107,7 @@ def test_parallel_processes_fetch_once(
     ]
 
 
+@pytest.mark.soak
 def test_deleted_jar_is_fetched_again(mirror: Path) -> None:
     first, *others = jars.kafka_broker_jars()
     first.unlink()

@@ -90,6 +90,7 @@ sink:
 """
 
 
+@pytest.mark.soak
 def test_sink_kafka_tells_every_change_with_its_row_before(stack: Stack, database: Connection, users: str) -> None:
     """Without a route topic and messages have the names of schema and table."""
     server = database.server

@@ -134,6 +134,7 @@ def test_wrong_rows_of_tables_with_any_key_are_found(
         assert 0 < found.fetched <= 3
 
 
+@pytest.mark.soak
 def test_the_last_rows_of_a_changelog_are_found_however_long_it_is(
     connection: Connection, schema: str, follow: Callable[..., Followed], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,6 +190,7 @@ def test_rows_that_a_cascade_or_an_exchange_has_changed_are_found(
     assert {("stale", "id=0"), ("stale", "id=1"), ("extra", "id=3"), ("missing", "id=99")} <= set(named(found))
 
 
+@pytest.mark.soak
 def test_no_row_is_named_while_the_table_is_written(
     connection: Connection, schema: str, follow: Callable[..., Followed]
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_stream_that_somebody_ends_is_not_the_end_of_the_log(
     assert followed.rows() == followed.wanted()
 
 
+@pytest.mark.soak
 def test_a_reader_that_another_one_of_its_id_ends_tells_so(connection: Connection, server: Server, schema: str) -> None:
     connection.query(f"CREATE TABLE {schema}.t (id INT PRIMARY KEY, v MEDIUMTEXT)")
     start = log_end(connection)

@@ -83,6 +83,7 @@ def history_server(events: Path, log: Path) -> Iterator[str]:
             server.wait(30)
 
 
+@pytest.mark.soak
 def test_the_page_on_a_history_server_is_there_when_the_run_has_ended(stack: Stack, tmp_path: Path) -> None:
     stack.declare(warehouse=None)
     much = tmp_path / "much.yaml"

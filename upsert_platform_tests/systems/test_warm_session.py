@@ -170,6 +170,7 @@ def test_a_session_that_does_not_fit_or_is_gone_is_told_and_not_used(warm: Warm)
     session.chmod(0o700)
 
 
+@pytest.mark.soak
 def test_a_session_that_a_run_stops_ends(warm: Warm) -> None:
     up = warm.up()
     stopping = warm.start("stop")

@@ -95,6 +95,7 @@ def replay(state: dict[int, Row], changes: pa.Table) -> dict[int, Row]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(COMMIT, max_size=8))
+@pytest.mark.soak
 def test_every_version_is_what_the_commits_made_it(commits: list[tuple[str, list[Any]]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         store = Store(Path(directory))

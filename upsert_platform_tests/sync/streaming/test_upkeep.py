@@ -210,6 +210,7 @@ def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch
     assert store.dataset().to_table().num_rows == 4
 
 
+@pytest.mark.soak
 def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
