@@ -59,6 +59,7 @@ def test_a_secret_is_taken_out_in_every_form(user: str) -> None:
 
 def test_logins_and_headers_are_taken_out_though_nobody_registered_them() -> None:
     assert redact("at http://user:pa55@host:8081/x, ftp://h/y") == "at http://***@host:8081/x, ftp://h/y"
+    assert redact("to postgresql://h/d?user=u&password=pa55&ssl=1") == "to postgresql://h/d?user=u&password=***&ssl=1"
     assert redact("Authorization: Bearer eyJhbGciOi.x-y_z=, more") == "Authorization: Bearer ***, more"
     assert redact("{'authorization': 'Basic dXNlcjpwYXNz'}") == "{'authorization': 'Basic ***'}"
     assert redact("basic information and bearer certificates") == "basic information and bearer certificates"

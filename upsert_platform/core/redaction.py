@@ -20,7 +20,7 @@ _SHORTEST_ENCODED: Final = 8
 _LOGIN_IN_URL: Final = re.compile(r"(?P<scheme>\b[a-zA-Z][\w+.-]*://)[^\s/@:]*:[^\s/@]+@")
 _AUTHORIZATION: Final = re.compile(r"(?P<scheme>\b(?:[Bb]asic|[Bb]earer)\s+)(?=[\w+/.~-]+[A-Z\d])[\w+/.~-]{8,}=*")
 _SECRET_NAME: Final = re.compile(r"(?i)secret|password|token|credential|access.?key(?!.?id)|account.?key|sas.?key")
-_PASSWORD_IN_URL: Final = re.compile(r"://\S*[?&;]\w*password=[^\s&;]", re.IGNORECASE)
+_PASSWORD_IN_URL: Final = re.compile(r"(?P<before>[?&;]\w*password=)[^\s&;'\",)]+", re.IGNORECASE)
 _known: set[str] = set()
 
 
@@ -56,11 +56,12 @@ def is_secret_name(name: str) -> bool:
 
 
 def redact(text: str) -> str:
-    """Return a text without registered secrets in any form, logins in URLs, and authorization headers."""
+    """Return a text without registered secrets in any form, logins and passwords in URLs, and authorization headers."""
     pattern = _pattern()
     if pattern is not None:
         text = pattern.sub(REDACTED, text)
     text = _LOGIN_IN_URL.sub(rf"\g<scheme>{REDACTED}@", text)
+    text = _PASSWORD_IN_URL.sub(rf"\g<before>{REDACTED}", text)
     return _AUTHORIZATION.sub(rf"\g<scheme>{REDACTED}", text)
 
 

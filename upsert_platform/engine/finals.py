@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog.row_codes import code_rows
-from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import Finals
 from upsert_platform.engine.aggregate import COUNT
 from upsert_platform.engine.keys import consolidate, is_member, place_rows
@@ -67,10 +66,6 @@ class FinalRows:
         before = held.rename_columns(nothing.column_names)
         after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT)
         if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-            if not state.forgets:
-                raise ChangelogError(
-                    "a row of the query was taken back more often than it was ever added; rebuild the query"
-                )
             after = without_forgotten(after, state)
         if upto is None:
             self._keep(change, after, places, state)

@@ -63,10 +63,6 @@ def move_rows(
         consolidate(pa.concat_tables([before, change]), weight=WEIGHT) if before.num_rows or state.forgets else change
     )
     if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-        if not state.forgets:
-            raise ChangelogError(
-                "a row of the query was taken back more often than it was ever added; rebuild the query"
-            )
         after = without_forgotten(after, state)
         in_use = rows_in_use(change, weight=WEIGHT)
         change = consolidate(pa.concat_tables([after, negated(before)]), weight=WEIGHT)
@@ -85,7 +81,13 @@ def move_rows(
 
 
 def without_forgotten(counted: pa.Table, state: State) -> pa.Table:
-    """Rows with their counts as `WEIGHT`, without those that are taken back although they were let go of."""
+    """Rows with their counts as `WEIGHT`, without those that are taken back although they were let go of.
+
+    Raises:
+        ChangelogError: the state lets go of nothing, so these rows were never there.
+    """
+    if not state.forgets:
+        raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild the query")
     counts = counted.column(WEIGHT).to_numpy()
     state.forgotten -= int(counts[counts < 0].sum())
     return counted.filter(pa.array(counts > 0))

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.changelog.row_codes import code_rows
-from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import ArrivedTopN, TopN
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.aggregate import COUNT
@@ -74,8 +73,6 @@ class FirstRows:
         change = change.cast(before.schema)
         after = consolidate(pa.concat_tables([before, change]), weight=WEIGHT)
         if after.num_rows and after.column(WEIGHT).to_numpy().min() < 0:
-            if not state.forgets:
-                raise ChangelogError("a row of the query was taken back more often than it was ever added; rebuild it")
             after = without_forgotten(after, state)
         stays = self._cut(after, self.node.partition) if self.node.input.appends else after
         # Rows whose count differs from what is kept; those that left have none.

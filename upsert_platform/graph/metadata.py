@@ -134,7 +134,10 @@ def of_store(store: ChangelogStore) -> dict[str, Any]:
         return {"dagster/uri": store.uri}
     try:
         return {"dagster/uri": store.uri, "dagster/row_count": store.count_changes()}
-    except ChangelogError:  # a compaction has deleted a file meanwhile, or it is damaged, which checks tell
+    except ChangelogError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        # A compaction has replaced a file meanwhile, and another run deleted it.
         return {"dagster/uri": store.uri}
 
 

@@ -114,11 +114,13 @@ def in_set_aside(lake: Lake, key: KeyRows, table: str, targets: Collection[str],
 def _held_in_earlier(every: TableLocation, path: str, key: KeyRows) -> str:
     """Return what a file holds of a key, in words; empty for nothing. It may have columns of an earlier declaration."""
     try:
-        count = held_rows(every, path, key, upto=EVERY_BATCH).rows
+        held = held_rows(every, path, key, upto=EVERY_BATCH)
     except ChangelogError:
         return "rows of another declaration, which may hold the key"
-    if count:
-        return f"rows of the key ({count})"
+    if held.rows:
+        return f"rows of the key ({held.rows})"
+    if held.untold:
+        return f"records in quarantine whose keys cannot be decoded ({held.untold}), which may be of it"
     return "a file without an end, which may hold it" if is_unended(every, path) else ""
 
 

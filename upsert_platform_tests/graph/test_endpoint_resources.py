@@ -162,7 +162,8 @@ def secret_location(folder: Path) -> dg.Definitions:
         maxcompute=MaxComputeResource(access_id="S3CRET-4", access_key="S3CRET-5"),
         mysql=MySqlResource(username="u", password="S3CRET-6"),
         postgres=PostgresResource(
-            url="jdbc:postgresql://u:S3CRET-P@127.0.0.1:1/db", options={"x": "http://u:S3CRET-Q@h"}
+            url="jdbc:postgresql://u:S3CRET-P@127.0.0.1:1/db",
+            options={"x": "http://u:S3CRET-Q@h", "y": "jdbc:h://a/b?user=u&password=S3CRET-R"},
         ),
         storage=LakeResource(options={"AWS_SECRET_ACCESS_KEY": "S3CRET-7", "AWS_ACCESS_KEY_ID": "S3CRET-8"}),
     )

@@ -83,6 +83,19 @@ def test_the_changelog_that_a_reset_set_aside_is_named(lake: Lake) -> None:
     assert fourth.endswith("/refused/written")
 
 
+def test_records_that_nobody_can_decode_are_named_of_what_a_reset_set_aside(lake: Lake) -> None:
+    """A changelog that was declared wrong holds them: that is why it was reset."""
+    schema, store = rows.arrow_schema(declare()), ChangelogStore(lake.changelog("users"), declare())
+    head = store.create()
+    row = {rows.KIND: rows.KIND_QUARANTINED, rows.RAW_KEY: b"?"}
+    found = pa.Table.from_pylist([row], schema=schema.remove(0)).to_batches()
+    files = write_rows(found, location=store.location, schema=schema, batch=1)
+    assert store.append(files, head=head, positions=head.positions, run="sync") is not None
+    assert set_aside(lake, lake.changelog("users")) is not None
+    (told,) = in_set_aside(lake, KEY, "users", (), ())
+    assert "records in quarantine whose keys cannot be decoded (1), which may be of it, which a reset set aside" in told
+
+
 def test_a_file_that_was_never_ended_is_named_and_one_that_goes_meanwhile_is_passed_over(lake: Lake) -> None:
     """A run that writes the changelog was killed; it may have written the key."""
     cut = killed(lake, "users_serving", "proof-1", key=2)

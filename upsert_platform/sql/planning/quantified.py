@@ -11,7 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from upsert_platform.core.plan import Aggregate, Call, Expression, Join, Node, Project, column
+from upsert_platform.core.plan import Aggregate, Call, Expression, Field, Join, Node, Project, column
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.planning.aggregates import result_type
 from upsert_platform.sql.planning.joins import compared_keys, compared_type, join_rows
@@ -36,6 +36,38 @@ def is_quantified(node: exp.Expr) -> bool:
 def numbered(columns: Columns) -> int:
     """Return the number of the next subquery of a condition: that of each is part of its columns' names."""
     return 1 + sum(item.shown.startswith(("match ", "all rows ")) for item in columns.named)
+
+
+def counted_rows(
+    rows: Node,
+    inside: Node,
+    pairs: Sequence[tuple[Expression, Expression]],
+    value: Expression,
+    names: Names,
+    fault: Fault,
+    *,
+    more: Sequence[tuple[str, LogicalType]] = (),
+) -> tuple[Node, list[Field]]:
+    """The rows with the number of rows of a subquery, the number of its values that are not null, and aggregates.
+
+    Args:
+        pairs: what the subquery sets equal to expressions of the query around it.
+        value: the column of the subquery.
+        more: further aggregates of its values, with their types.
+    """
+    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
+    given = names.fresh("given")
+    calls = [Call(names.fresh("rows"), "count", _COUNT), Call(names.fresh("values"), "count", _COUNT, given)]
+    calls += [Call(names.fresh(function), function, kind, given) for function, kind in more]
+    counts = Aggregate(Project(inside, (*own, (given, value))), tuple(name for name, _ in own), tuple(calls))
+    fields = {item.name: item for item in counts.fields}
+    if pairs:
+        on = [(one, column(fields[name])) for (one, _), (name, _) in zip(pairs, own, strict=True)]
+        joined = join_rows(rows, counts, "left", on, names, fault=fault)
+    else:
+        joined = Join(rows, counts, "inner", (), ())
+    found = {item.name: item for item in joined.fields}
+    return joined, [found[call.name] for call in calls]
 
 
 def compared_rows(
@@ -67,24 +99,14 @@ def compared_rows(
         )
     some = isinstance(node.expression, exp.Any)
     operator = _INVERSE[type(node)] if some else type(node)
-    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
-    argument = names.fresh("given")
-    calls = [Call(names.fresh("rows"), "count", _COUNT), Call(names.fresh("values"), "count", _COUNT, argument)]
-    for function in _BOUNDS[operator]:
-        kind = result_type(function, value.type)
-        if kind is None:
-            raise Fault(f"values of type {value.type} have no order: compare by = ANY or <> ALL", fault.line)
-        calls.append(Call(names.fresh(function), function, kind, argument))
-    counts = Aggregate(Project(inside, (*own, (argument, value))), tuple(name for name, _ in own), tuple(calls))
-    fields = {item.name: item for item in counts.fields}
-    if pairs:
-        on = [(one, column(fields[name])) for (one, _), (name, _) in zip(pairs, own, strict=True)]
-        joined = join_rows(rows, counts, "left", on, names, fault=fault)
-    else:
-        joined = Join(rows, counts, "inner", (), ())
-    found = {item.name: item for item in joined.fields}
-    shown = [f"{word} {number}" for word in ("all rows", "all values", *("bound", "other bound")[: len(calls) - 2])]
-    named = [Named((), name, found[call.name]) for name, call in zip(shown, calls, strict=True)]
+    bounds = [(function, result_type(function, value.type)) for function in _BOUNDS[operator]]
+    known = [(function, kind) for function, kind in bounds if kind is not None]
+    if len(known) < len(bounds):
+        raise Fault(f"values of type {value.type} have no order: compare by = ANY or <> ALL", fault.line)
+    joined, found = counted_rows(rows, inside, pairs, value, names, fault, more=known)
+    words = ("all rows", "all values", "bound", "other bound")
+    shown = [f"{word} {number}" for word in words[: len(found)]]
+    named = [Named((), name, item) for name, item in zip(shown, found, strict=True)]
     mark = _of_all(node, operator, shown)
     return joined, named, exp.Paren(this=exp.Not(this=mark) if some else mark)
 

@@ -28,7 +28,7 @@ from upsert_platform.sql.planning.from_clause import BEHIND, FromClause, unnamed
 from upsert_platform.sql.planning.groupings import Groupings
 from upsert_platform.sql.planning.joins import compared_keys, conjuncts, filtered, join_rows, split_pairs, with_columns
 from upsert_platform.sql.planning.matches import EVERY_ROW, by_match
-from upsert_platform.sql.planning.quantified import compared_rows, is_quantified, numbered
+from upsert_platform.sql.planning.quantified import compared_rows, counted_rows, is_quantified, numbered
 from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation
 from upsert_platform.sql.reader import Fault
 
@@ -241,7 +241,7 @@ class WhereClause(FromClause):
                 if negated:
                     self._refuse_several(compared, item)
                     fault = self.fault("", item)
-                    rows, counted = _counted(rows, inside.node, pairs, compared[0][1], self.names, fault)
+                    rows, counted = counted_rows(rows, inside.node, pairs, compared[0][1], self.names, fault)
                     names = (f"rows {number}", f"values {number}")
                     named += [Named((), shown, field) for shown, field in zip(names, counted, strict=True)]
                     unknown = _unknown(item, *names)
@@ -476,34 +476,6 @@ def _unknown(item: exp.In, every: str, known: str) -> exp.Expr:
         expression=exp.NEQ(this=_named(every, item), expression=_named(known, item)),
     )
     return exp.Paren(this=exp.And(this=some, expression=exp.Paren(this=null)))
-
-
-def _counted(
-    rows: Node,
-    inside: Node,
-    pairs: Sequence[tuple[Expression, Expression]],
-    value: Expression,
-    names: Names,
-    fault: Fault,
-) -> tuple[Node, list[Field]]:
-    """The rows with the number of rows of a subquery, and the number of its values that are not null.
-
-    Args:
-        pairs: what the subquery sets equal to expressions of the query around it.
-    """
-    kind = LogicalType(TypeName.BIGINT, nullable=False)
-    own = [(names.fresh("k"), other) for other in compared_keys(pairs)]
-    given = names.fresh("given")
-    calls = (Call(names.fresh("rows"), "count", kind), Call(names.fresh("values"), "count", kind, given))
-    counts = Aggregate(Project(inside, (*own, (given, value))), tuple(name for name, _ in own), calls)
-    fields = {item.name: item for item in counts.fields}
-    if pairs:
-        on = [(one, column(fields[name])) for (one, _), (name, _) in zip(pairs, own, strict=True)]
-        joined = join_rows(rows, counts, "left", on, names, fault=fault)
-    else:
-        joined = Join(rows, counts, "inner", (), ())
-    found = {item.name: item for item in joined.fields}
-    return joined, [found[call.name] for call in calls]
 
 
 def _swapped(node: exp.Expr, swap: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
