@@ -3,10 +3,12 @@ ARGS ?=
 # A process that compiles the platform's modules anew, as this variable asks, starts half a second later.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Files with tests of systems: to collect all others takes every worker half a minute.
+# Files with tests of whole runs, and of systems: to collect all others takes every worker half a minute.
+RUNS = $(shell grep -rlw whole_runs upsert_platform_tests --include='test_*.py')
 SYSTEMS = $(shell grep -rlw systems upsert_platform_tests --include='test_*.py')
+TESTED = --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
 
-.PHONY: setup demo ui test test-systems lint bench soak docs lock
+.PHONY: setup demo ui test test-runs test-systems lint bench soak docs lock
 
 setup: .venv/.installed ## Python environment and jars; quick when nothing changed
 
@@ -20,12 +22,15 @@ ui: setup ## the Dagster UI
 	.venv/bin/upsert-platform ui $(ARGS)
 
 # Three workers for two cores: a test waits longer for brokers, leases and servers than it computes.
-test: setup ## all tests but the long ones and those of further servers; ARGS="-k name -n 1" are given to pytest
-	.venv/bin/pytest -m "not soak and not systems" -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS)
+test: setup ## each rule, but what the next three run; ARGS="-k name -n 1" are given to pytest
+	.venv/bin/pytest -m "not soak and not systems and not whole_runs" -n 3 $(TESTED)
+
+test-runs: setup ## whole jobs of Dagster, replays, repairs and proofs from end to end
+	.venv/bin/pytest -m "whole_runs and not soak and not systems" -n 3 $(TESTED) $(if $(findstring .py,$(ARGS)),,$(RUNS))
 
 test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed
 	scripts/setup-systems
-	.venv/bin/pytest -m "systems and not soak" -n 3 -o timeout=900 -o faulthandler_timeout=1500 --dist loadfile --no-loadscope-reorder --max-worker-restart 2 --durations=40 --durations-min=4 $(ARGS) $(if $(findstring .py,$(ARGS)),,$(SYSTEMS))
+	.venv/bin/pytest -m "systems and not soak" -n 3 -o timeout=900 -o faulthandler_timeout=1500 $(TESTED) $(if $(findstring .py,$(ARGS)),,$(SYSTEMS))
 
 soak: setup ## the long tests, of further servers too
 	scripts/setup-systems

@@ -69,11 +69,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((at for at, room in enumerate(_LONG_FIRST) if room in f"/{item.nodeid}"), len(_LONG_FIRST))
 
     items.sort(key=turn)
-    # `make test-systems` collects these files alone; whoever marks in another way has to write the word all the same.
-    files = {item.path for item in items if item.get_closest_marker("systems") is not None}
-    silent = sorted(path.name for path in files if re.search(r"\bsystems\b", path.read_text("utf-8")) is None)
-    if silent:
-        raise pytest.UsageError(f"tests of systems in files without the word 'systems': {', '.join(silent)}")
+    # `make test-runs` and `make test-systems` collect these files alone; whoever marks in another way has to write the
+    # word all the same.
+    for mark in ("whole_runs", "systems"):
+        files = {item.path for item in items if item.get_closest_marker(mark) is not None}
+        silent = sorted(path.name for path in files if re.search(rf"\b{mark}\b", path.read_text("utf-8")) is None)
+        if silent:
+            raise pytest.UsageError(f"tests of mark '{mark}' in files without this word: {', '.join(silent)}")
 
 
 def pytest_collection_finish() -> None:

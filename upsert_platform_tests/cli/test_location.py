@@ -21,6 +21,8 @@ from upsert_platform.sync.binding import Binding
 from upsert_platform.sync.endpoints import Endpoints
 from upsert_platform.sync.located import LocatedProject
 
+pytestmark = pytest.mark.whole_runs
+
 PYPROJECT = '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "stall"\n'
 DEFINITIONS = """
 from pathlib import Path

@@ -18,6 +18,8 @@ from upsert_platform import testing
 from upsert_platform.changelog import pauses
 from upsert_platform.cli.main import main
 
+pytestmark = pytest.mark.whole_runs
+
 MODULE = "shop_of_pending_tests"
 TABLES = 60
 KAFKA = """'connector' = 'upsert-kafka', 'properties.bootstrap.servers' = '${BROKERS}', 'key.format' = 'json',

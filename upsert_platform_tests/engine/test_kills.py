@@ -5,7 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
 from upsert_platform_tests.engine.killing import CHANGES, play_kills
+
+pytestmark = pytest.mark.whole_runs
 
 
 def test_query_killed_anywhere_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from upsert_platform_tests.graph.change_events import followed
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, SERVING, Stack, checks_of
 from upsert_platform_tests.referee.judging import records_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 PIPELINE = """
 source: {{type: upsert-kafka, tables: users}}

@@ -23,6 +23,8 @@ from upsert_platform_tests.graph.stack import Stack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 def _observed(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
     """Metadata of the observation of the changelog in a run."""

@@ -13,7 +13,7 @@ from upsert_platform_tests.graph.connector_cases import ALL, MIXED, STRING
 from upsert_platform_tests.graph.connectors import Connector, Connectors, Sent
 from upsert_platform_tests.graph.stack import Stack, metadata_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 KEYED = {"primarykey.mode": "record_key", "key.converter": STRING, "tasks.max": "3"}
 SENT_AT = 1_700_000_000_000
 

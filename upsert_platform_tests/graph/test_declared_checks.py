@@ -17,7 +17,7 @@ from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import spoil_serving
 
 HOUR = 3_600_000
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 def servers(stack: Stack) -> str:

@@ -22,6 +22,8 @@ from upsert_platform_tests.graph.test_replay import names, send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 STRICT = COLUMNS.replace("region STRING", "region DATE")
 MENDED = ", 'value.json.ignore-parse-errors' = 'true'"
 CUT = b'{"user_id":3,"name":"thr'

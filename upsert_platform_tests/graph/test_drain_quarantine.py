@@ -12,7 +12,7 @@ from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 from upsert_platform_tests.graph.test_replay_refused import COPY, LONG
 from upsert_platform_tests.graph.test_topics import last_values
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 def declare(stack: Stack, *, source: str, limit: int) -> None:

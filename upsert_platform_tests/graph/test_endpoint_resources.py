@@ -29,6 +29,8 @@ from upsert_platform.sync.binding import bind, load
 from upsert_platform_tests.campaign import first_of
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 
+pytestmark = pytest.mark.whole_runs
+
 NOWHERE = {
     "UPSERT_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:1",
     "UPSERT_TABLESTORE_ENDPOINT": "http://127.0.0.1:1",

@@ -30,6 +30,8 @@ from upsert_platform_tests.referee.judging import tablestore_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 FIRST = 7_700_000
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (

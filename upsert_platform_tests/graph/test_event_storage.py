@@ -14,6 +14,8 @@ from dagster._core.storage.event_log import SqliteEventLogStorage
 from upsert_platform.demo.instance import SHIPPED_SETTINGS
 from upsert_platform.graph.event_storage import KeptEventStorage
 
+pytestmark = pytest.mark.whole_runs
+
 SECONDS = 60
 
 

@@ -14,6 +14,8 @@ from upsert_platform_tests.graph.stack import Stack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 SECRET = "not-the-secret-of-anybody"
 
 

@@ -16,6 +16,8 @@ from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 SECRET, KEYS = "quokka", 7_707_707_707_000
 """What no value but those of masked columns holds."""
 COPY = """

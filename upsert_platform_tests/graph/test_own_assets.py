@@ -18,6 +18,8 @@ from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.graph.test_replay import send
 from upsert_platform_tests.referee.judging import tablestore_table
 
+pytestmark = pytest.mark.whole_runs
+
 PAGE = Path(__file__).parents[2] / "docs" / "declaring.md"
 DEFINITIONS = "upsert_platform.definitions"
 TABLES = """

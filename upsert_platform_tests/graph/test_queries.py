@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 from upsert_platform_tests.referee.judging import records_of, tablestore_table
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 # The statement of the vendors' documents, and a second query that joins its input with an upsert topic.
 PAGEVIEWS = """

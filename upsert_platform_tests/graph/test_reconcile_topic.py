@@ -20,7 +20,7 @@ CREATE TABLE users_copy ({columns}, {key}) WITH (
 );
 INSERT INTO users_copy SELECT * FROM users;
 """
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 def records(servers: str, topic: str) -> list[tuple[int, dict[str, Any] | None]]:

@@ -17,6 +17,8 @@ from upsert_platform_tests.graph.stack import COLUMNS, Stack, checks_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 @pytest.fixture
 def serving(stack: Stack) -> Stack:

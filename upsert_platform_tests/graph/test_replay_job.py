@@ -17,6 +17,8 @@ from upsert_platform.cli.main import main
 from upsert_platform_tests.graph.stack import COLUMNS, USERS, Stack, metadata_of
 from upsert_platform_tests.referee.judging import tablestore_table
 
+pytestmark = pytest.mark.whole_runs
+
 WIDER = COLUMNS + ", note STRING"
 
 

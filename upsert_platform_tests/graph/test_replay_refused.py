@@ -27,6 +27,8 @@ from upsert_platform_tests.graph.test_topics import last_values
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}-copy', 'auto.create' = 'true',

@@ -17,6 +17,8 @@ from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 class NotingSpark(SparkResource):
     """Notes with which settings a session was asked for."""

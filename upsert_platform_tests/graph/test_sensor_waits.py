@@ -21,7 +21,7 @@ from upsert_platform.tablestore.destination import TablestoreDestination
 from upsert_platform_tests.graph.stack import Stack
 
 NOWHERE = ", 'odps.tunnel.end.point' = 'http://127.0.0.1:1', 'upsert.writer.max-retries' = '0'"
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 @pytest.fixture

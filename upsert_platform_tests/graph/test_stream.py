@@ -27,6 +27,8 @@ from upsert_platform.sync.streaming.measures import Numbers
 from upsert_platform.sync.streaming.reports import Reporter
 from upsert_platform_tests.graph.stack import Stack, checks_of
 
+pytestmark = pytest.mark.whole_runs
+
 PATIENCE = 60.0
 
 

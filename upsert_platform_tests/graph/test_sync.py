@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform_tests.graph.stack import Stack, checks_of, metadata_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 def test_two_waves_make_both_tables_equal_and_nothing_new_writes_nothing(

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from upsert_platform_tests.graph.stack import COLUMNS, KEY, Stack, checks_of, metadata_of
 from upsert_platform_tests.referee.judging import records_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 COPY = """
 CREATE TABLE users_copy ({columns}, {key}) WITH (

@@ -15,6 +15,8 @@ from upsert_platform import testing
 from upsert_platform.core.destination import Verdict
 from upsert_platform.graph import checks
 
+pytestmark = pytest.mark.whole_runs
+
 SQL = """
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '${BROKERS}',

@@ -24,6 +24,8 @@ from upsert_platform_tests.maxcompute.test_ddl import EVERY_TYPE
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COLUMNS = {**EVERY_TYPE, "big": "DECIMAL(38, 18)"}
 CLOCK = list(COLUMNS).index("clock")
 ROWS: list[tuple[Any, ...]] = [

@@ -23,6 +23,8 @@ from upsert_platform_tests.tablestore.declared import change_batch, table_on
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COLUMNS = {
     **{"name": "STRING NOT NULL", "number": "BIGINT NOT NULL", "raw": "BYTES NOT NULL"},
     **{"text": "STRING", "count": "BIGINT", "score": "DOUBLE", "flag": "BOOLEAN", "data": "BYTES"},

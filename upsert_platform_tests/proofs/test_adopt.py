@@ -21,7 +21,7 @@ from upsert_platform_tests.proofs.test_faults import SERVING, TOPIC, stored, wri
 from upsert_platform_tests.proofs.typed_rows import FLAT, columns, key_of, row_of, value_of
 from upsert_platform_tests.referee.judging import records_of
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 QUERY = """
 CREATE TABLE summed (flag BOOLEAN, n BIGINT, total BIGINT, PRIMARY KEY (flag) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}',

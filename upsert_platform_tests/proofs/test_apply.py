@@ -26,6 +26,8 @@ from upsert_platform_tests.referee.judging import tablestore_table
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 MORE = (
     """
 CREATE TABLE added (id BIGINT, region STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (

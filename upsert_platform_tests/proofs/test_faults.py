@@ -27,6 +27,8 @@ from upsert_platform_tests.proofs.typed_rows import FLAT, TYPES, columns, key_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 TOPIC = """
 CREATE TABLE {name} ({columns}) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}', 'auto.create' = 'true',

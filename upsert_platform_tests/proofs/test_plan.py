@@ -21,6 +21,8 @@ from upsert_platform_tests.graph.stack import Stack
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 SOURCE = """
 CREATE TABLE orders (id BIGINT, name STRING, region STRING, amount INT, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}',

@@ -12,6 +12,8 @@ import pytest
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.spark.settings_file import settings_file
 
+pytestmark = pytest.mark.whole_runs
+
 SECRET = "s3cr3t-of-the-store"
 OPENED = """
 import os, sys, time, psutil

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
+import pytest
+
 from upsert_platform.core.types import LogicalType, TypeName, parse_type, quote_name, spark_type
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.expressions import Scope, render
@@ -17,6 +19,8 @@ from upsert_platform.sql.rendered import Rendered
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.whole_runs
 
 COLUMNS: Final = {
     "i": ("INT NOT NULL", ["1", "-7", "3000"]),

@@ -26,6 +26,8 @@ from upsert_platform_tests.writing.in_memory import Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 SPOILED = {
     "another value": ('{"id":7}', '{"id":7,"name":"another"}', "stale"),
     "a key that was deleted": ('{"id":1}', '{"id":1,"name":"back"}', "extra"),

@@ -29,6 +29,8 @@ from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 DAY = 86_400
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 RECORDS = [Placed(batch, 0, 10 * batch + key, NOW, 10 * batch + key, "n") for batch in (1, 2, 3) for key in range(4)]

@@ -44,6 +44,8 @@ from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 def row_of(record: Placed, *, quarantined: bool) -> dict[str, Any]:
     place = {

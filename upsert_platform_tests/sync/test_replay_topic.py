@@ -38,6 +38,8 @@ from upsert_platform_tests.sync.test_replay_order import delete_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 EARLIEST = Start()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.schema import prepare_table
@@ -19,6 +20,8 @@ from upsert_platform_tests.local.tablestore.server import ServerHandle, tablesto
 from upsert_platform_tests.tablestore.declared import change_batch, table_on
 from upsert_platform_tests.tablestore.disturbance import FAULTS, killing_between
 from upsert_platform_tests.writing.leases import terms
+
+pytestmark = pytest.mark.whole_runs
 
 ROWS = 50_000
 TASKS = 2

@@ -10,6 +10,8 @@ import pytest
 
 from upsert_platform import testing
 
+pytestmark = pytest.mark.whole_runs
+
 SQL = """
 CREATE TABLE orders (oid BIGINT, uid BIGINT, kind STRING) WITH (
   'connector' = 'kafka', 'topic' = 'orders', 'properties.bootstrap.servers' = '${{BROKERS}}',

@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.whole_runs
+
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"
 SECONDS = 20.0
 """Of the processor, by the process of the tests; Spark's own is another one, and nobody waits for it."""
