@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from upsert_platform.engine.stages import Stage
 
 
+_MILLISECOND: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     """The time of the windows of one table function.
@@ -52,8 +55,11 @@ class Clock:
         return json.dumps({"lanes": dict(self.lanes), "closed": self.closed}, separators=(",", ":"))
 
     def at(self, after: int) -> Clock:
-        """With the windows closed that end so long before the time."""
-        now = min(self.lanes.values()) - after if self.lanes else None
+        """With the windows closed that end so long before the time.
+
+        A window ends after its last millisecond: as in Flink it is closed once that one has been reached.
+        """
+        now = (min(self.lanes.values()) - after) // _MILLISECOND * _MILLISECOND + _MILLISECOND if self.lanes else None
         known = [moment for moment in (self.closed, now) if moment is not None]
         return replace(self, closed=max(known) if known else None)
 

@@ -233,6 +233,38 @@ def test_rows_are_given_once_when_their_window_closes(kind: str, tmp_path: Path)
     assert len(model.given) > 8
 
 
+LAST_MILLISECOND = {
+    "the last millisecond is open": (-1, 0),
+    "the last millisecond is reached": (0, 1),
+    "the end is reached": (1, 1),
+}
+"""Milliseconds after the last one of a window, and how many rows are given: Flink fires at window_end - 1 ms.
+
+Source: `TimeWindowUtil.isWindowFired` of Flink 2.2 compares the watermark with the window's last millisecond.
+"""
+
+
+@pytest.mark.parametrize("kind", ["tumble", "session"])
+@pytest.mark.parametrize("case", LAST_MILLISECOND)
+def test_a_window_closes_with_its_last_millisecond(case: str, kind: str, tmp_path: Path) -> None:
+    after, given = LAST_MILLISECOND[case]
+    world = World(tmp_path, random.Random(4))
+    sql = _of("TUMBLE", "INTERVAL '3' MINUTES") if kind == "tumble" else _of("SESSION", "INTERVAL '3' MINUTES")
+    kept = Kept(world, planned(sql))
+    batch = _views(world, NOON, 2)
+    moved = NOON + 3 * MINUTE + DELAY + timedelta(milliseconds=after - 1)
+    for row, moment in zip(batch, (NOON, moved), strict=True):
+        row |= {"ts": moment, "page": "p", rows.PARTITION: 0}
+    world.write("views", batch)
+    _apply(kept)
+    assert len(kept.result()) == given
+    # Who comes for the window once it is closed is late.
+    (row,) = _views(world, NOON, 1)
+    row |= {"ts": NOON + MINUTE, "page": "p", rows.PARTITION: 0}
+    world.write("views", [row])
+    assert _apply(kept).late == (given if kind == "tumble" else 0)
+
+
 def test_rows_that_change_count_until_their_window_closes(tmp_path: Path) -> None:
     """Updates, deletes and rows that move from one window to another."""
     world, model = World(tmp_path, random.Random(7)), Model("tumble", 3, 3)
