@@ -81,9 +81,10 @@ def _show(erasure: Erasure, held: Held, *, as_json: bool) -> None:
         "tables": list(held.tables),
         "records_in_topics": topics,
         "untold_quarantined": held.untold,
+        "elsewhere": list(held.elsewhere),
     }
     if as_json:
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(told, ensure_ascii=False))
         return
     rows = f"{counted(held.rows, 'row')} of the key, {held.quarantined} of them in quarantine"
     click.echo(f"changelog {erasure.store.uri}: {rows}; {counted(held.older, 'older file')} with the key")
@@ -91,6 +92,8 @@ def _show(erasure: Erasure, held: Held, *, as_json: bool) -> None:
     if topics is not None:
         click.echo(f"topic: {counted(topics, 'record')} of the key")
     _tell_untold(erasure.source.table.name, held.untold)
+    for line in held.elsewhere:
+        click.echo(f"would be left: {line}")
     click.echo("nothing was written")
 
 

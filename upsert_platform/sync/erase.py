@@ -61,6 +61,7 @@ class Held:
         tables: names of the tables that are written from it.
         topics: its spellings in the topics; None where they were not read.
         untold: records in quarantine whose key cannot be decoded.
+        elsewhere: changelogs of replays, proofs and resets that hold it, in words; an erasure leaves them, and says so.
     """
 
     rows: int
@@ -69,6 +70,7 @@ class Held:
     tables: tuple[str, ...]
     topics: tuple[KeyBytes, ...] | None = None
     untold: int = 0
+    elsewhere: tuple[str, ...] = ()
 
 
 @dataclass
@@ -129,6 +131,8 @@ class Erasure:
     def held(self, *, topics: bool) -> Held:
         """Looks what holds the key; writes nothing.
 
+        Rows that tables refused are not looked for: their keys are those of the tables, which Spark computes.
+
         Args:
             topics: whether the topics are read too.
         """
@@ -148,6 +152,7 @@ class Erasure:
             tuple(name for name in self.targets if name not in self.leave),
             tuple(find_key(self.source.kafka, self.key.of_record)) if topics else None,
             live.untold,
+            tuple(self._elsewhere(())),
         )
 
     def run(self, spark: SparkSession, *, run: str, tombstone: bool, tell: Tell) -> Erased:
@@ -181,12 +186,21 @@ class Erasure:
                 destination = held.enter_context(closing(self.targets[name].open()))
                 held.enter_context(leased(destination, owner=run, tell=tell))
             self._erase_from_lake(done, keys, tell)
-        done.left += in_replays(self.lake, self.key, set().union(*keys.values()))
-        done.left += in_proofs(self.lake, self.key, self.source.table.name)
-        done.left += in_set_aside(
-            self.lake, self.key, self.source.table.name, self.targets, set().union(*keys.values())
-        )
+        done.left += self._elsewhere(set().union(*keys.values()))
         return done
+
+    def _elsewhere(self, wanted: Collection[str]) -> list[str]:
+        """Files beside the changelog that hold the key, and stay, in words.
+
+        Args:
+            wanted: the key as refused rows have it.
+        """
+        name = self.source.table.name
+        return [
+            *in_replays(self.lake, self.key, wanted),
+            *in_proofs(self.lake, self.key, name),
+            *in_set_aside(self.lake, self.key, name, self.targets, wanted),
+        ]
 
     def _send(self, done: Erased, tell: Tell) -> None:
         from upsert_platform.kafka.sink.tombstones import find_key, send_tombstones
