@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.account_sums import account_sums
 from upsert_platform.changelog.live_files import rows_of
 from upsert_platform.changelog.parquet_files import open_parquet
 from upsert_platform.core.masking import Mask
@@ -83,8 +84,7 @@ def nothing_decoded(store: ChangelogStore, mask: Mask) -> NothingDecoded | None:
     head = store.head() if waiting else None
     if head is None:
         return None
-    accounts = store.accounts(after=0, upto=head.batch)
-    if any(item.kept > item.tombstones for ranges in accounts.values() for item in ranges):
+    if account_sums(store, head).decoded:
         return None
     (first,) = quarantined_records(store, limit=1).column(rows.REASON).to_pylist()
     return NothingDecoded(waiting, mask.reason(first or ""))

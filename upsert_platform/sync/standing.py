@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
+from upsert_platform.changelog.account_sums import account_sums
 from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.quarantine import NothingDecoded, nothing_decoded, quarantined_count
-from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.platform_options import platform_settings
 from upsert_platform.sync.verify import is_comparable
@@ -107,8 +107,7 @@ def standing_quarantine(source: Source, store: ChangelogStore) -> StandingQuaran
     if not waiting and not store.read_arrow([rows.BATCH], kind=rows.KIND_REPLAYED, after=0, upto=None).num_rows:
         return StandingQuarantine(name)
     head = store.head()
-    accounts = store.accounts(after=0, upto=head.batch if head else 0)
-    records = sum(item.records for ranges in accounts.values() for item in ranges if item.topic != ACCOUNT_TOPIC)
+    records = account_sums(store, head).records if head is not None else 0
     reached = []
     count, percent = source.quarantine_limits
     if waiting and count is not None and waiting >= count:
