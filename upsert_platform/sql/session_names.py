@@ -12,7 +12,7 @@ from upsert_platform.core.types import quote_name
 from upsert_platform.sql.declarations import Declarations
 from upsert_platform.sql.lexer import Token, TokenKind
 from upsert_platform.sql.reader import Fault, TokenReader
-from upsert_platform.sql.table_names import IN_MEMORY, Path, Session, name_here, with_names_here
+from upsert_platform.sql.table_names import IN_MEMORY, Path, Session, short_name, with_short_names
 
 _SHOWING: Final = {
     "SHOW": "'upsert-platform validate' and Dagster show what is declared",
@@ -45,7 +45,7 @@ class SessionNames:
         parts = reader.name_parts(what)
         path = self.session.path(parts, place.line or 0)
         self.found.named_catalogs.append((path[0], place))
-        return name_here(path), path if len(parts) > 1 or self.session != Session() else None
+        return short_name(path), path if len(parts) > 1 or self.session != Session() else None
 
     def of_query(self, query: tuple[Token, ...], file: str) -> tuple[Token, ...]:
         """A query whose tables have the names that they have here.
@@ -53,7 +53,7 @@ class SessionNames:
         Raises:
             Fault: a name has more than three parts.
         """
-        tokens, catalogs = with_names_here(query, self.session)
+        tokens, catalogs = with_short_names(query, self.session)
         self.found.named_catalogs += [(catalog, SourceLocation(file, line)) for catalog, line in catalogs]
         return tokens
 
@@ -98,7 +98,7 @@ class SessionNames:
         dropped.accept("TEMPORARY")
         if not any(dropped.accept(kind, "IF", "EXISTS") for kind in ("TABLE", "VIEW")):
             return False
-        name = name_here(self.session.path(dropped.name_parts("name"), dropped.line))
+        name = short_name(self.session.path(dropped.name_parts("name"), dropped.line))
         return dropped.at_end() and all(item.name != name for item in (*self.found.tables, *self.found.views))
 
     def _database(self, reader: TokenReader) -> Session:

@@ -57,7 +57,7 @@ class Session:
         return Session(catalog, declared.get(catalog) or _CATALOGS.get(catalog, "default"))
 
 
-def parts_here(path: Path) -> tuple[str, ...]:
+def short_parts(path: Path) -> tuple[str, ...]:
     """The parts that name a table here."""
     catalog, database, table = path
     if catalog not in _CATALOGS:
@@ -65,9 +65,9 @@ def parts_here(path: Path) -> tuple[str, ...]:
     return (table,) if database in _DATABASES else (database, table)
 
 
-def name_here(path: Path) -> str:
+def short_name(path: Path) -> str:
     """Return the name of a table: its asset has it."""
-    return ".".join(parts_here(path))
+    return ".".join(short_parts(path))
 
 
 def unknown_catalogs(named: Sequence[tuple[str, SourceLocation]], declared: Mapping[str, str]) -> Iterator[Problem]:
@@ -84,7 +84,7 @@ def unknown_catalogs(named: Sequence[tuple[str, SourceLocation]], declared: Mapp
             yield Problem(message, place)
 
 
-def with_names_here(tokens: tuple[Token, ...], session: Session) -> tuple[tuple[Token, ...], list[tuple[str, int]]]:
+def with_short_names(tokens: tuple[Token, ...], session: Session) -> tuple[tuple[Token, ...], list[tuple[str, int]]]:
     """Writes the tables of a query, and the columns behind names of tables, by the names that these have here.
 
     A query that cannot be parsed stays as it is: what is wrong with it is said where it is read.
@@ -111,15 +111,15 @@ def with_names_here(tokens: tuple[Token, ...], session: Session) -> tuple[tuple[
         if place is None or last is None:
             continue
         path = session.path([part.name for part in name], tokens[place].line)
-        if len(name) > 1 and _is_common(node, name_here(path)):
+        if len(name) > 1 and _is_common(node, short_name(path)):
             message = (
-                f"table '{'.'.join(path)}' has the name of a query of WITH, '{name_here(path)}': rename that query"
+                f"table '{'.'.join(path)}' has the name of a query of WITH, '{short_name(path)}': rename that query"
             )
             raise Fault(message, tokens[place].line)
         catalogs += [(path[0], tokens[place].line)] if path[0] != "default_catalog" else []
-        written[place] = (last + 1, parts_here(path))
+        written[place] = (last + 1, short_parts(path))
         if not node.args.get("alias"):
-            unnamed.add(name_here(path))
+            unnamed.add(short_name(path))
     for column in parsed.root.find_all(exp.Column):
         parts = [part for part in column.parts if isinstance(part, (exp.Identifier, exp.Star))]
         for length in (3, 2):
@@ -128,8 +128,8 @@ def with_names_here(tokens: tuple[Token, ...], session: Session) -> tuple[tuple[
             if first is None or last is None or first in written:
                 continue
             path = session.path(names, 0)
-            if name_here(path) in unnamed:
-                written[first] = (last + 1, parts_here(path))
+            if short_name(path) in unnamed:
+                written[first] = (last + 1, short_parts(path))
     found: list[Token] = []
     at = 0
     while at < len(tokens):

@@ -59,7 +59,7 @@ def test_a_catalog_begins_with_its_default_database(statements: str, name: str) 
         ("CREATE CATALOG h WITH ('type' = 'hive', 'hive-conf-dir' = '/x')", "error",
          "CREATE CATALOG h: tables of a catalog of the type 'hive' are not known without it. Write 'type' ="
          " 'generic_in_memory'"),
-        ("CREATE CATALOG j WITH ('type' = 'jdbc', 'password' 's3cret')", "error", "an option is written 'name' = 'value'"),
+        ("CREATE CATALOG j WITH ('type' = 'jdbc', 'password' 's3cret')", "error", "an option is written 'name' ="),
         ("CREATE CATALOG c WITH ('type' = 'generic_in_memory', 'owner' = 'me')", "warning", "option 'owner' of CREATE"),
         ("CREATE DATABASE d WITH ('owner' = 'me')", "warning", "WITH of CREATE DATABASE has no effect"),
         ("USE CATALOG hive", "error", "catalog 'hive' is not known"),

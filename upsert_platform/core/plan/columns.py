@@ -62,7 +62,7 @@ class Expression:
         return self.native[1] if self.native is not None and self.native[0] == "column" else None
 
 
-COLLECTS: Final = ("listagg", "array_agg", "collect", "json_arrayagg", "json_objectagg")
+COLLECTS: Final = ("listagg", "array_agg", "collect", "percentile", "json_arrayagg", "json_objectagg")
 """Aggregates that show every value of a group."""
 
 
