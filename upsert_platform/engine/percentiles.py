@@ -1,4 +1,4 @@
-"""PERCENTILE of groups: between the two values that are nearest to a share of a group's values, as Flink computes it."""
+"""PERCENTILE of groups: between the two values that are nearest to a share of a group, as Flink computes it."""
 
 from __future__ import annotations
 
