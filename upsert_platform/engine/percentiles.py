@@ -6,6 +6,7 @@ import json
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import accumulate
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ def percentiles(lists: pa.ChunkedArray, call: Call) -> pa.Array:
     """The percentiles of each group's values: DOUBLE, or ARRAY<DOUBLE> for several shares; null without values.
 
     Args:
-        lists: doubles, or texts of a double, a blank and how often it counts.
+        lists: numbers, or texts of a double, a blank and how often it counts.
         call: whose separator is JSON: the shares from 0 to 1, in a list of their own where the result is an array.
     """
     given = json.loads(call.separator or "[]")
@@ -32,7 +33,7 @@ def percentiles(lists: pa.ChunkedArray, call: Call) -> pa.Array:
     return pa.array(found, arrow_type(call.type))
 
 
-def _weighed(values: Sequence[float | str]) -> list[Weighed]:
+def _weighed(values: Sequence[float | Decimal | str]) -> list[Weighed]:
     """Values in ascending order, NaN behind all others."""
     given = []
     for value in values:

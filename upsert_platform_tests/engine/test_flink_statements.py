@@ -32,8 +32,8 @@ CASES = {
         " 0.5), quantile_cont(amount, 0.5) FILTER (WHERE kind = 'a') FROM orders GROUP BY uid",
     ),
     "percentiles of values that count several times": (
-        "SELECT kind, PERCENTILE(amount, 0.5, uid - 2) AS m, PERCENTILE(amount, ARRAY[0.5], 2) AS t FROM orders GROUP BY"
-        " kind",
+        "SELECT kind, PERCENTILE(amount, 0.5, uid - 2) AS m, PERCENTILE(amount, ARRAY[0.5], 2) AS t FROM orders GROUP"
+        " BY kind",
         "SELECT kind, list_aggr(flatten(list([amount FOR x IN range(greatest(coalesce(uid, 0) - 2, 0))])),"
         " 'quantile_cont', 0.5), list_aggr(flatten(list([amount, amount])), 'quantile_cont', [0.5]) FROM orders GROUP"
         " BY kind",
@@ -45,9 +45,8 @@ CASES = {
         " kind UNION ALL SELECT NULL, 0, COUNT(*) FROM orders HAVING COUNT(*) > 0",
     ),
     "the number of the only grouping": (
-        "SELECT uid, GROUP_ID() + 1 AS g, GROUPING(uid) AS b, COUNT(*) AS n FROM orders GROUP BY uid HAVING GROUP_ID() ="
-        " 0",
-        "SELECT uid, 1, 0, COUNT(*) FROM orders GROUP BY uid",
+        "SELECT uid, GROUP_ID() AS g, GROUPING(uid) AS b, COUNT(*) AS n FROM orders GROUP BY uid HAVING GROUP_ID() = 0",
+        "SELECT uid, 0, 0, COUNT(*) FROM orders GROUP BY uid",
     ),
     "arrays of values": (
         "SELECT uid, ARRAY_AGG(amount) AS a, ARRAY_AGG(DISTINCT kind) AS k FROM orders GROUP BY uid",
@@ -261,6 +260,7 @@ CASES = {
 }  # fmt: skip
 
 BY_SPARK = (
+    "percentiles of values that count several times",
     "constants that are computed",
     "computed constants without a row",
     "aggregates of casts to several types",

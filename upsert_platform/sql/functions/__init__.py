@@ -42,8 +42,6 @@ _NOT_THERE: Final = {
     "JSON_UNQUOTE": "JSON_VALUE takes a text out of JSON",
     "PARSE_JSON": "JSON_VALUE and JSON_QUERY read JSON texts",
     "TRY_PARSE_JSON": "JSON_VALUE and JSON_QUERY read JSON texts",
-    "ARRAY_SLICE": "take elements with brackets",
-    "MAP_UNION": "write MAP[...] of all keys",
     "CURRENT_DATABASE": "a project has one name space",
     "CURRENT_CATALOG": "a project has one name space",
 }

@@ -165,6 +165,36 @@ def _sorted(arguments: Sequence[Rendered]) -> Rendered:
     return made(sql, value.type, value, *words)
 
 
+def _slice(arguments: Sequence[Rendered]) -> Rendered:
+    """ARRAY_SLICE(array, first, last): places from 1, from the end below zero; 0 is the first one."""
+    value = argument("a", arguments[0], "ARRAY_SLICE")
+    places = [argument("i", item, "ARRAY_SLICE") for item in arguments[1:]]
+    assert value.type is not None
+
+    def place(item: str) -> str:
+        return f"CASE WHEN {item} < 0 THEN SIZE({value.sql}) + {item} + 1 WHEN {item} = 0 THEN 1 ELSE {item} END"
+
+    first, last = place(places[0].wrapped), place(places[1].wrapped) if len(places) > 1 else f"SIZE({value.sql})"
+    start = f"GREATEST({first}, 1)"
+    known = " AND ".join(f"{item.wrapped} IS NOT NULL" for item in (value, *places))
+    size = f"GREATEST(({last}) - {start} + 1, 0)"
+    # The end of a slice may lie beyond that of the array.
+    sql = f"CASE WHEN {known} THEN SLICE({value.sql}, CAST({start} AS INT), CAST({size} AS INT)) END"
+    return made(sql, value.type, value, *places)
+
+
+def _union_of_maps(arguments: Sequence[Rendered]) -> Rendered:
+    """MAP_UNION: of a key in several maps the last value counts."""
+    if not arguments:
+        raise FunctionFault("MAP_UNION takes at least one map")
+    given = alike([argument("m", item, "MAP_UNION") for item in arguments], "MAP_UNION")
+    sql = given[0].sql
+    for item in given[1:]:
+        others = f"MAP_FILTER({sql}, (_k, _v) -> NOT ARRAY_CONTAINS(MAP_KEYS({item.sql}), _k))"
+        sql = f"MAP_CONCAT({others}, {item.sql})"
+    return made(sql, given[0].type, *given)
+
+
 def _of_map(name: str) -> Handler:
     def render(arguments: Sequence[Rendered]) -> Rendered:
         value = argument("m", arguments[0], name)
@@ -198,6 +228,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "ARRAY_APPEND": {2: _of_array("ARRAY_APPEND", "ARRAY_APPEND({0}, {1})", element=1)},
     "ARRAY_PREPEND": {2: _of_array("ARRAY_PREPEND", "ARRAY_PREPEND({0}, {1})", element=1)},
     "ARRAY_DISTINCT": {1: _of_array("ARRAY_DISTINCT", "ARRAY_DISTINCT({0})")},
+    "ARRAY_SLICE": dict.fromkeys((2, 3), _slice),
     "ARRAY_SORT": dict.fromkeys((1, 2, 3), _sorted),
     "ARRAY_REVERSE": {1: _of_array("ARRAY_REVERSE", "REVERSE({0})")},
     "ARRAY_CONCAT": {ANY: _together("ARRAY_CONCAT", "CONCAT({0})")},
@@ -207,6 +238,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "ARRAY_JOIN": {2: _join, 3: _join},
     "ARRAY_MAX": {1: _most("ARRAY_MAX")},
     "ARRAY_MIN": {1: _most("ARRAY_MIN")},
+    "MAP_UNION": {ANY: _union_of_maps},
     "MAP_KEYS": {1: _of_map("MAP_KEYS")},
     "MAP_VALUES": {1: _of_map("MAP_VALUES")},
     "MAP_ENTRIES": {1: _of_map("MAP_ENTRIES")},

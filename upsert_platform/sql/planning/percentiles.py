@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -19,7 +18,7 @@ _DOUBLE: Final = LogicalType(TypeName.DOUBLE)
 def percentile_of(arguments: list[exp.Expr], columns: Columns, node: exp.Expr) -> tuple[str, Expression]:
     """The shares as JSON (a list of one list where the result is an array), and what is listed of each row.
 
-    That is a DOUBLE, or a text of one and of how often it counts where a frequency is given; null for a row that does
+    That is a number, or a text of one and of how often it counts where a frequency is given; null for a row that does
     not count.
 
     Raises:
@@ -31,13 +30,13 @@ def percentile_of(arguments: list[exp.Expr], columns: Columns, node: exp.Expr) -
     value = columns.expression(arguments[0])
     if value.type.name not in NUMBERS:
         raise columns.fault(f"PERCENTILE takes a number, not {value.type}", node)
-    value = as_type(value, replace(_DOUBLE, nullable=value.type.nullable))
     if len(arguments) < 3:
         return shares, value
     count = columns.expression(arguments[2])
     if count.type.name not in INTEGERS:
         raise columns.fault(f"the frequency of PERCENTILE is a whole number, not {count.type}", node)
-    text = f"CASE WHEN ({count.sql}) > 0 THEN CONCAT(CAST({value.sql} AS STRING), ' ', CAST({count.sql} AS STRING)) END"
+    number = as_type(value, _DOUBLE).sql
+    text = f"CASE WHEN ({count.sql}) > 0 THEN CONCAT(CAST({number} AS STRING), ' ', CAST({count.sql} AS STRING)) END"
     reads = tuple(sorted({*value.reads, *count.reads}))
     varies = value.varies or count.varies
     return shares, Expression(text, LogicalType(TypeName.STRING), varies=varies, reads=reads)
