@@ -72,7 +72,8 @@ class Call:
 
     Attributes:
         function: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``listagg``, ``array_agg``, ``collect``,
-            ``json_arrayagg``, ``json_objectagg``, ``percentile``, ``var_pop``, ``var_samp``, ``stddev_pop`` or ``stddev_samp``.
+            ``json_arrayagg``, ``json_objectagg``, ``percentile``, ``var_pop``, ``var_samp``, ``stddev_pop`` or
+            ``stddev_samp``.
         argument: the column aggregated; None for ``COUNT(*)``.
         filter: a BOOLEAN column: rows for which it is true take part.
         separator: between the values of ``listagg`` and JSON; of ``array_agg`` ``IGNORE NULLS`` or ``RESPECT NULLS``;
