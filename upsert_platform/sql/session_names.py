@@ -99,7 +99,8 @@ class SessionNames:
         if not any(dropped.accept(kind, "IF", "EXISTS") for kind in ("TABLE", "VIEW")):
             return False
         name = short_name(self.session.path(dropped.name_parts("name"), dropped.line))
-        return dropped.at_end() and all(item.name != name for item in (*self.found.tables, *self.found.views))
+        declared = {table.name for table in self.found.tables} | {view.name for view in self.found.views}
+        return dropped.at_end() and name not in declared
 
     def _database(self, reader: TokenReader) -> Session:
         place = reader.location

@@ -32,7 +32,7 @@ Path = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What the names of a statement begin with, as USE statements before it say."""
+    """The catalog and database of names that do not say them, as USE statements before say."""
 
     catalog: str = "default_catalog"
     database: str = "default_database"

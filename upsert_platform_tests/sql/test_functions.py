@@ -125,7 +125,7 @@ CASES: list[tuple[str, Any]] = [
     ("ARRAY_SLICE(ARRAY['a', 'b'], 1, CAST(n AS INT))", None),
     ("MAP_UNION(MAP['a', 1, 'b', 2], MAP['b', 3, 'c', 4])", {"a": 1, "b": 3, "c": 4}),
     ("MAP_UNION(MAP['a', 1], MAP['b', CAST(n AS INT)], MAP['a', 7])", {"a": 7, "b": None}),
-    ("MAP_UNION(MAP['a', 1], CAST(n AS MAP<STRING, INT>))", None),
+    ("MAP_UNION(MAP['a', 1], CASE WHEN i < 0 THEN MAP['b', 2] END)", None),
     ("MAP_UNION(MAP['a', 1])", {"a": 1}),
     ("i / 2", 3),
     ("-i / 2", -3),

@@ -256,8 +256,8 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     if function == "percentile":
         shares, argument = percentile_of(arguments, columns, node)
         filtered = add(condition, "filter") if condition is not None else None  # type: ignore[operator]
-        kind = percentile_type(shares)
-        return Call(names.fresh(function), function, kind, add(argument, "arg"), distinct, filtered, shares)  # type: ignore[operator]
+        listed = add(argument, "arg")  # type: ignore[operator]
+        return Call(names.fresh(function), function, percentile_type(shares), listed, distinct, filtered, shares)
     if function in _JSON:
         if distinct:
             raise columns.fault(f"{name} takes no DISTINCT", node)
