@@ -117,7 +117,8 @@ def with_short_names(tokens: tuple[Token, ...], session: Session) -> tuple[tuple
             )
             raise Fault(message, tokens[place].line)
         catalogs += [(path[0], tokens[place].line)] if path[0] != "default_catalog" else []
-        written[place] = (last + 1, short_parts(path))
+        if [part.name for part in name] != list(short_parts(path)):
+            written[place] = (last + 1, short_parts(path))
         if not node.args.get("alias"):
             unnamed.add(short_name(path))
     for column in parsed.root.find_all(exp.Column):
