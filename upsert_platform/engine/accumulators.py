@@ -22,6 +22,7 @@ from upsert_platform.core.plan import Aggregate, Call
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.engine import exact
 from upsert_platform.engine.keys import first_rows
+from upsert_platform.engine.percentiles import percentiles
 from upsert_platform.engine.steps import WEIGHT
 
 _CODE: Final = internal("code")
@@ -161,6 +162,10 @@ def plan_accumulators(node: Aggregate) -> Accumulators:
                 rows = ROWS if call.filter is None else keep("count", plain, None, distinct=False)
                 counts = (keep("count", plain, call.argument, distinct=False), rows)
             reads.append((name, *counts))
+            continue
+        if call.function == "percentile":
+            name = keep("listed", replace(call, separator=None), call.argument, distinct=call.distinct)
+            reads.append((name, name))
             continue
         if call.function == "count" and call.argument is None and call.filter is None:
             reads.append((ROWS, ROWS))
@@ -359,6 +364,8 @@ def results_of(table: pa.Table, plan: Accumulators) -> pa.Table:
         elif call.function in ("array_agg", "collect"):
             nulls = pc.subtract(table.column(more[0]), table.column(count)) if more else None
             columns[call.name] = _collection(call, table.column(value), nulls)
+        elif call.function == "percentile":
+            columns[call.name] = percentiles(table.column(value), call)
         elif call.function == "count":
             columns[call.name] = table.column(count)
         else:

@@ -133,6 +133,58 @@ def sums(values: pa.Array, kind: LogicalType, frames: Frames, *, mean: bool) -> 
     return pa.array(found, arrow_type(kind))
 
 
+def distinct_values(
+    values: pa.Array, kind: LogicalType, frames: Frames, codes: np.ndarray, *, function: str
+) -> pa.Array:
+    """The number, sum or mean of the different values of each frame that are not null.
+
+    Frames of a partition begin and end no earlier than those before them, so each row enters and leaves once.
+
+    Args:
+        kind: of the result.
+        codes: equal numbers for equal values.
+        function: ``count``, ``sum`` or ``avg``.
+    """
+    counted = function == "count"
+    scale, parts = (0, [0] * len(values)) if counted else _exact(values)
+    flags = [flag.tolist() for flag in _special(values)]
+    valid = values.is_valid().to_numpy(zero_copy_only=False).tolist()
+    of_value = codes.tolist()
+    there: dict[int, int] = {}
+    total, number, odd = 0, 0, [0, 0, 0]
+    found: list[Any] = []
+    start = stop = 0
+
+    def change(at: int, by: int) -> None:
+        nonlocal total, number
+        total, number = total + by * parts[at], number + by
+        for place, flag in enumerate(flags):
+            odd[place] += by * int(flag[at])
+
+    for first, begin, end in zip(frames.first.tolist(), frames.start.tolist(), frames.stop.tolist(), strict=True):
+        if begin >= stop or first > start:  # nothing of the frame before is in this one, or all of that is read anew
+            there, total, number, odd = {}, 0, 0, [0, 0, 0]
+            start = stop = begin
+        for at in range(stop, end):
+            if valid[at]:
+                before = there.get(of_value[at], 0)
+                there[of_value[at]] = before + 1
+                if not before:
+                    change(at, 1)
+        for at in range(start, begin):
+            if valid[at]:
+                there[of_value[at]] -= 1
+                if not there[of_value[at]]:
+                    change(at, -1)
+        start, stop = begin, end
+        if counted:
+            found.append(number)
+        else:
+            special = (odd[0], odd[1], odd[2])
+            found.append(_number(total, number, scale, kind, special, mean=function == "avg") if number else None)
+    return pa.array(found, pa.int64() if counted else arrow_type(kind))
+
+
 def _number(total: int, count: int, scale: int, kind: LogicalType, special: tuple[int, int, int], *, mean: bool) -> Any:
     divisor = count if mean else 1
     if kind.name in _INTEGERS:

@@ -147,9 +147,12 @@ def _value(call: OverCall, table: pa.Table, found: Frames) -> Any:
             return pa.array(frames.ranks(found)).cast(kind)
         case "dense_rank":
             return pa.array(frames.dense_ranks(found)).cast(kind)
-        case "count":
+        case "count" if not call.distinct:
             return pa.array(frames.counts(values, found)).cast(kind)
     assert values is not None
+    if call.distinct:
+        (codes,) = code_rows([table], [[str(call.argument)]])
+        return frames.distinct_values(values, call.type, found, codes, function=call.function).cast(kind)
     match call.function:
         case "lag" | "lead":
             default = table.column(call.default).combine_chunks().cast(values.type) if call.default else None

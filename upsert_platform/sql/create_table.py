@@ -6,7 +6,7 @@ COMMENT, PARTITIONED BY, WITH and LIKE. A fault ends the reading of one column o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from upsert_platform.core.errors import Problem, SourceLocation
@@ -21,6 +21,7 @@ from upsert_platform.sql.declarations import (
 )
 from upsert_platform.sql.lexer import TokenKind, shown, to_sql
 from upsert_platform.sql.reader import Fault, TokenReader
+from upsert_platform.sql.table_names import Path
 
 _AFTER_TYPE: Final = ("METADATA", "PRIMARY", "CONSTRAINT", "UNIQUE", "COMMENT", "AS", "DEFAULT", ",", ")")
 _LIKE_FEATURES: Final = (
@@ -30,18 +31,24 @@ _LIKE_RULES: Final = ("INCLUDING", "EXCLUDING", "OVERWRITING")
 NOT_ENFORCED: Final = "a primary key is declared PRIMARY KEY (...) NOT ENFORCED: the platform does not check the data"
 
 
-def read_create_table(reader: TokenReader) -> tuple[TableDeclaration | None, list[Problem]]:
+def read_create_table(
+    reader: TokenReader, name_of: Callable[[TokenReader, str], tuple[str, Path | None]]
+) -> tuple[TableDeclaration | None, list[Problem]]:
     """Reads a statement whose first tokens are CREATE [TEMPORARY] TABLE.
+
+    Args:
+        name_of: takes the name of a table, and gives the one that it has here, and its path if that is written.
 
     Returns:
         The declaration (None when not even its columns can be told), and every problem in it.
     """
-    return _TableReader(reader).read()
+    return _TableReader(reader, name_of).read()
 
 
 class _TableReader:
-    def __init__(self, reader: TokenReader) -> None:
+    def __init__(self, reader: TokenReader, name_of: Callable[[TokenReader, str], tuple[str, Path | None]]) -> None:
         self.reader = reader
+        self.name_of = name_of
         self.problems: list[Problem] = []
         self.columns: list[ColumnDeclaration] = []
         self.key: KeyDeclaration | None = None
@@ -66,7 +73,7 @@ class _TableReader:
             reader.accept("TEMPORARY")
             reader.expect("TABLE", where="after CREATE")
             if_not_exists = reader.accept("IF", "NOT", "EXISTS")
-            name = reader.qualified_name("table name")
+            name, path = self.name_of(reader, "table name")
             if reader.accept("("):
                 self._read_items()
             self._read_clauses()
@@ -87,6 +94,7 @@ class _TableReader:
             elided=self.elided,
             faulty=self.faulty,
             if_not_exists=if_not_exists,
+            path=path,
         )
         return table, self.problems
 
@@ -280,7 +288,7 @@ class _TableReader:
     def _read_like(self) -> None:
         reader, location = self.reader, self.reader.location
         reader.accept("LIKE")
-        base = reader.qualified_name("table name")
+        base, _ = self.name_of(reader, "table name")
         rules: dict[str, str] = {}
         if reader.accept("("):
             while not reader.accept(")"):

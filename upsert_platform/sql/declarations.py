@@ -58,6 +58,7 @@ class TableDeclaration:
     Attributes:
         elided: ``...`` stands for columns that were left out.
         faulty: a column could not be read, so what refers to columns is not checked.
+        path: catalog, database and table, where the name is written with more than one part.
     """
 
     name: str
@@ -73,6 +74,7 @@ class TableDeclaration:
     elided: bool = False
     faulty: bool = False
     if_not_exists: bool = False
+    path: tuple[str, str, str] | None = None
 
     @property
     def complete(self) -> bool:
@@ -134,6 +136,8 @@ class Declarations:
         lateness, materializes, state_ttl: of the inserts that follow in a file.
         connectors: names of Kafka Connect configurations, with the places of their first and any further one.
         logins: settings of a Kerberos login in a file, with their places.
+        catalogs: name to its default database, of CREATE CATALOG.
+        named_catalogs: names in statements, with their places; those that every session has may be left out.
         unread: words of statements that could not be read, and tables that others are made LIKE by hints: what they
             name is in use.
     """
@@ -148,6 +152,8 @@ class Declarations:
     state_ttl: int | None = None
     logins: dict[str, tuple[str, SourceLocation]] = field(default_factory=dict)
     connectors: dict[str, list[SourceLocation]] = field(default_factory=dict)
+    catalogs: dict[str, str] = field(default_factory=dict)
+    named_catalogs: list[tuple[str, SourceLocation]] = field(default_factory=list)
     unread: set[str] = field(default_factory=set)
 
     def add(self, other: Declarations) -> None:
@@ -158,6 +164,8 @@ class Declarations:
         self.functions += other.functions
         self.inserts += other.inserts
         self.problems += other.problems
+        self.catalogs |= other.catalogs
+        self.named_catalogs += other.named_catalogs
         for name, places in other.connectors.items():
             known = self.connectors.setdefault(name, [])
             for place in places:

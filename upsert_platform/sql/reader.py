@@ -101,10 +101,14 @@ class TokenReader:
 
     def qualified_name(self, what: str) -> str:
         """Takes identifiers joined by dots."""
+        return ".".join(self.name_parts(what))
+
+    def name_parts(self, what: str) -> list[str]:
+        """Takes identifiers joined by dots, one by one."""
         parts = [self.name(what)]
         while self.accept("."):
             parts.append(self.name(what))
-        return ".".join(parts)
+        return parts
 
     def text(self, what: str) -> str:
         """Takes a quoted text."""

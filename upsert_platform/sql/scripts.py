@@ -17,6 +17,7 @@ from upsert_platform.sql.planning.from_clause import View
 from upsert_platform.sql.planning.select import plan_select
 from upsert_platform.sql.query import Relation, read_query, relation_of
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
+from upsert_platform.sql.table_names import unknown_catalogs
 from upsert_platform.sql.tables import Tables, resolve_tables
 from upsert_platform.sql.user_functions import declared_functions, find_functions
 
@@ -65,7 +66,7 @@ def _resolve(
         found.add(derive({name: table for name, table in resolved.by_name.items() if name not in resolved.faulty}))
         resolved, problems = resolve_tables(found.tables)
     tables = resolved.by_name
-    problems = [*found.problems, *hinted, *problems]
+    problems = [*found.problems, *unknown_catalogs(found.named_catalogs, found.catalogs), *hinted, *problems]
     views = _Views(found.views, resolved, problems)
     views.resolve_all()
     inserts: list[Insert] = []
@@ -81,7 +82,8 @@ def _resolve(
         if insert is not None:
             inserts.append(insert)
     faulty = len(inserts) < len({item.target for item in found.inserts})
-    mentioned = frozenset((found.unread | (_mentioned(found) if faulty else set())) & set(tables))
+    words = found.unread | (_mentioned(found) if faulty else set())
+    mentioned = frozenset(name for name in tables if name in words or name.rpartition(".")[2] in words)
     return Scripts(tables, tuple(inserts), mentioned, resolved.keyed), problems
 
 
@@ -90,7 +92,7 @@ def _mentioned(found: Declarations) -> set[str]:
     names = {item.target for item in found.inserts}
     names |= {token.value for item in found.inserts for token in item.query}
     waiting = list(found.views)
-    while named := [view for view in waiting if view.name in names]:
+    while named := [view for view in waiting if view.name in names or view.name.rpartition(".")[2] in names]:
         waiting = [view for view in waiting if view not in named]
         names |= {token.value for view in named for token in view.query}
     return names

@@ -17,6 +17,7 @@ from upsert_platform.sql.declarations import Declarations, InsertDeclaration, Vi
 from upsert_platform.sql.hints import without_secrets
 from upsert_platform.sql.lexer import Token, shown, tokenize
 from upsert_platform.sql.reader import Fault, TokenReader
+from upsert_platform.sql.session_names import SessionNames
 from upsert_platform.sql.session_settings import (
     KERBEROS_LOGIN,
     LATENESS,
@@ -36,13 +37,9 @@ _REFUSED: Final = {
     "TRUNCATE": "the platform empties no table",
     "DELETE": "rows are deleted by tombstones of the source",
     "UPDATE": "rows are changed by records of the source",
-    "USE": "write names in full; a project has one name space",
+    "USE": "Flink modules do not exist here",
     "SELECT": "a query needs a target: INSERT INTO <table> SELECT ...",
     "WITH": "a query needs a target: INSERT INTO <table> SELECT ...",
-    "EXPLAIN": "Dagster shows the graph",
-    "SHOW": "Dagster shows what is declared",
-    "DESCRIBE": "Dagster shows what is declared",
-    "DESC": "Dagster shows what is declared",
     "ADD": "put Python packages into the environment and jars into Spark's configuration",
     "REMOVE": "put Python packages into the environment and jars into Spark's configuration",
     "LOAD": "Flink modules do not exist here",
@@ -52,8 +49,6 @@ _REFUSED: Final = {
     "MERGE": "rows are merged by primary key: INSERT INTO <table> SELECT ...",
 }
 _REFUSED_CREATE: Final = {
-    "CATALOG": "declare each table with CREATE TABLE",
-    "DATABASE": "a project has one name space",
     "MODEL": "models are not supported",
     "MATERIALIZED": "materialized tables are not supported; declare a table and INSERT INTO it",
 }
@@ -73,8 +68,9 @@ def read_statements(text: str, file: str, variables: Variables) -> Declarations:
     tokens, problems = expand(tokens, variables, file)
     found.problems += problems
     in_set = False
+    names = SessionNames(found)
     for statement in _split(tokens):
-        in_set = _read_statement(TokenReader(statement, file), found, in_set=in_set)
+        in_set = _read_statement(TokenReader(statement, file), found, names, in_set=in_set)
     _complete_logins(found)
     if in_set:
         found.problems.append(Problem("the STATEMENT SET is never closed: END expected", SourceLocation(file)))
@@ -122,7 +118,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     return [statement for statement in statements if statement]
 
 
-def _read_statement(reader: TokenReader, found: Declarations, *, in_set: bool) -> bool:
+def _read_statement(reader: TokenReader, found: Declarations, names: SessionNames, *, in_set: bool) -> bool:
     """Reads one statement; returns whether a statement set is open after it."""
     try:
         if reader.accept("EXECUTE", "STATEMENT", "SET", "BEGIN") or reader.accept("STATEMENT", "SET", "BEGIN"):
@@ -141,7 +137,7 @@ def _read_statement(reader: TokenReader, found: Declarations, *, in_set: bool) -
             if not reader.at_end():
                 raise reader.fault("';' expected after END")
             return in_set
-        _dispatch(reader, found)
+        _dispatch(reader, found, names)
     except Fault as fault:
         found.problems.append(Problem(fault.message, SourceLocation(reader.file, fault.line)))
         found.unread |= {token.value for token in reader.tokens}
@@ -154,18 +150,20 @@ def _open(reader: TokenReader, *, in_set: bool) -> bool:
     return True
 
 
-def _dispatch(reader: TokenReader, found: Declarations) -> None:
+def _dispatch(reader: TokenReader, found: Declarations, names: SessionNames) -> None:
+    if names.read(reader):
+        return
     temporary = 1 if reader.next_is("CREATE", "TEMPORARY") else 0
     second = reader.peek(1 + temporary)
     if reader.next_is("CREATE") and second is not None:
         if second.is_word("TABLE"):
-            table, problems = read_create_table(reader)
+            table, problems = read_create_table(reader, names.of_table)
             found.problems += problems
             if table is not None:
                 found.tables.append(table)
             return
         if second.is_word("VIEW"):
-            found.views.append(_read_view(reader))
+            found.views.append(_read_view(reader, names))
             return
         if second.is_word("FUNCTION"):
             found.functions.append(read_create_function(reader))
@@ -176,7 +174,7 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
         if reason is not None:
             raise Fault(f"CREATE {second.value.upper()} is not supported: {reason}", reader.line)
     elif reader.next_is("INSERT"):
-        insert = replace(_read_insert(reader), lateness=found.lateness, materializes=found.materializes)
+        insert = replace(_read_insert(reader, names), lateness=found.lateness, materializes=found.materializes)
         found.inserts.append(replace(insert, state_ttl=found.state_ttl))
         return
     elif reader.next_is("SET") or reader.next_is("RESET"):
@@ -200,13 +198,13 @@ def _dispatch(reader: TokenReader, found: Declarations) -> None:
     raise Fault(f"a statement cannot begin so{hint}: CREATE TABLE or INSERT INTO expected", first.line)
 
 
-def _read_view(reader: TokenReader) -> ViewDeclaration:
+def _read_view(reader: TokenReader, names: SessionNames) -> ViewDeclaration:
     location = reader.location
     reader.accept("CREATE")
     reader.accept("TEMPORARY")
     reader.expect("VIEW", where="after CREATE")
     reader.accept("IF", "NOT", "EXISTS")
-    name = reader.qualified_name("view name")
+    name, _ = names.of_table(reader, "view name")
     columns: tuple[str, ...] = ()
     if reader.next_is("("):
         columns = tuple(reader.names_in_parentheses("column name"))
@@ -216,16 +214,16 @@ def _read_view(reader: TokenReader) -> ViewDeclaration:
     query = tuple(reader.take_until())
     if not query:
         raise reader.fault("a query expected after AS")
-    return ViewDeclaration(name, location, query, columns)
+    return ViewDeclaration(name, location, names.of_query(query, reader.file), columns)
 
 
-def _read_insert(reader: TokenReader) -> InsertDeclaration:
+def _read_insert(reader: TokenReader, names: SessionNames) -> InsertDeclaration:
     location, sql = reader.location, shown([without_secrets(token) for token in reader.tokens[reader.at :]])
     reader.accept("INSERT")
     overwrite = reader.accept("OVERWRITE")
     if not overwrite:
         reader.expect("INTO", where="after INSERT")
-    target = reader.qualified_name("table name")
+    target, _ = names.of_table(reader, "table name")
     partition: dict[str, tuple[Token, ...]] = {}
     if reader.accept("PARTITION"):
         reader.expect("(", where="after PARTITION")
@@ -248,4 +246,5 @@ def _read_insert(reader: TokenReader) -> InsertDeclaration:
     query = tuple(reader.take_until())
     if not query:
         raise reader.fault("SELECT expected")
+    query = names.of_query(query, reader.file)
     return InsertDeclaration(target, location, query, partition, columns, sql, overwrite)

@@ -41,6 +41,12 @@ def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[Tables, li
         first = unique.get(declaration.name)
         if first is None:
             unique[declaration.name] = declaration
+        elif first.path and declaration.path and first.path != declaration.path:
+            message = (
+                f"tables {_shown(first.path)} (at {first.location}) and {_shown(declaration.path)} have one name here,"
+                f" '{declaration.name}': rename one"
+            )
+            problems.append(Problem(message, declaration.location))
         elif not declaration.if_not_exists:
             message = f"table '{declaration.name}' is declared twice (first at {first.location}); rename or remove one"
             problems.append(Problem(message, declaration.location))
@@ -53,6 +59,10 @@ def resolve_tables(declarations: Sequence[TableDeclaration]) -> tuple[Tables, li
     faulty = frozenset(name for name in unique if name not in resolved or resolved[name].faulty)
     keyed = frozenset(name for name, declaration in resolved.items() if declaration.key is not None)
     return Tables(tables, elided, faulty, keyed), problems
+
+
+def _shown(path: Sequence[str]) -> str:
+    return ".".join(map(quote_name, path))
 
 
 class _TableResolver:

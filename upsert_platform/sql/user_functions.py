@@ -38,7 +38,7 @@ def read_create_function(reader: TokenReader) -> FunctionDeclaration:
     reader.accept("TEMPORARY")
     reader.expect("FUNCTION", where="after CREATE")
     reader.accept("IF", "NOT", "EXISTS")
-    name = reader.qualified_name("function name")
+    name = reader.name_parts("function name")[-1]  # calls have the last part alone
     reader.expect("AS", where="before the module and function")
     target = reader.text("'module.function'")
     if not (reader.accept("LANGUAGE", "PYTHON") and reader.at_end()):

@@ -25,6 +25,29 @@ if TYPE_CHECKING:
 TUMBLE = "TUMBLE({}, DESCRIPTOR(ts), INTERVAL '10' MINUTES)"
 WINDOWED = "time_bucket(INTERVAL 10 MINUTE, ts)"
 CASES = {
+    "percentiles": (
+        "SELECT uid, PERCENTILE(amount, 0.5) AS m, PERCENTILE(amount, ARRAY[0.25, 0.75, 1]) AS q, PERCENTILE(DISTINCT"
+        " amount, 0.5) AS d, PERCENTILE(amount, 0.5) FILTER (WHERE kind = 'a') AS f FROM orders GROUP BY uid",
+        "SELECT uid, quantile_cont(amount, 0.5), quantile_cont(amount, [0.25, 0.75, 1]), quantile_cont(DISTINCT amount,"
+        " 0.5), quantile_cont(amount, 0.5) FILTER (WHERE kind = 'a') FROM orders GROUP BY uid",
+    ),
+    "percentiles of values that count several times": (
+        "SELECT kind, PERCENTILE(amount, 0.5, uid - 2) AS m, PERCENTILE(amount, ARRAY[0.5], 2) AS t FROM orders GROUP"
+        " BY kind",
+        "SELECT kind, list_aggr(flatten(list([amount FOR x IN range(greatest(coalesce(uid, 0) - 2, 0))])),"
+        " 'quantile_cont', 0.5), list_aggr(flatten(list([amount, amount])), 'quantile_cont', [0.5]) FROM orders GROUP"
+        " BY kind",
+    ),
+    "equal groupings by their number": (
+        "SELECT kind, GROUP_ID() AS g, COUNT(*) AS n FROM orders GROUP BY GROUPING SETS ((kind), (kind), ()) HAVING"
+        " COUNT(*) > 0",
+        "SELECT kind, 0, COUNT(*) FROM orders GROUP BY kind UNION ALL SELECT kind, 1, COUNT(*) FROM orders GROUP BY"
+        " kind UNION ALL SELECT NULL, 0, COUNT(*) FROM orders HAVING COUNT(*) > 0",
+    ),
+    "the number of the only grouping": (
+        "SELECT uid, GROUP_ID() AS g, GROUPING(uid) AS b, COUNT(*) AS n FROM orders GROUP BY uid HAVING GROUP_ID() = 0",
+        "SELECT uid, 0, 0, COUNT(*) FROM orders GROUP BY uid",
+    ),
     "arrays of values": (
         "SELECT uid, ARRAY_AGG(amount) AS a, ARRAY_AGG(DISTINCT kind) AS k FROM orders GROUP BY uid",
         "SELECT uid, list(amount ORDER BY amount NULLS FIRST), list(DISTINCT kind ORDER BY kind NULLS FIRST) FROM"
@@ -237,6 +260,7 @@ CASES = {
 }  # fmt: skip
 
 BY_SPARK = (
+    "percentiles of values that count several times",
     "constants that are computed",
     "computed constants without a row",
     "aggregates of casts to several types",

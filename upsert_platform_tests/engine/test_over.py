@@ -37,6 +37,12 @@ OVERS = {
     "an interval, rows without a time last": f"COUNT(*) OVER ({OF} ts NULLS LAST RANGE BETWEEN INTERVAL '10' MINUTE"
     f" PRECEDING AND CURRENT ROW) AS n, MIN(amount) OVER ({OF} ts NULLS LAST RANGE BETWEEN INTERVAL '10' MINUTE"
     " PRECEDING AND CURRENT ROW) AS lo",
+    "different values": f"COUNT(DISTINCT kind) OVER ({BY} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS n, CAST(SUM("
+    f"DISTINCT amount) OVER ({BY} ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS BIGINT) AS s, COUNT(DISTINCT amount)"
+    f" OVER ({BY} ROWS {BACK}) AS m, MAX(DISTINCT amount) OVER ({BY} ROWS {BACK}) AS hi",
+    "different values of an interval": f"COUNT(DISTINCT kind) OVER ({OF} ts NULLS FIRST RANGE BETWEEN INTERVAL '10'"
+    f" MINUTE PRECEDING AND CURRENT ROW) AS n, CAST(SUM(DISTINCT amount) OVER ({OF} ts NULLS LAST RANGE BETWEEN"
+    " INTERVAL '10' MINUTE PRECEDING AND CURRENT ROW) AS BIGINT) AS s",
     "neighbours": f"LAG(amount) OVER ({BY}) AS a, LAG(kind, 2) OVER ({BY}) AS b, LEAD(amount, 1, 7) OVER ({BY}) AS c",
     "ranks": "RANK() OVER (PARTITION BY kind ORDER BY amount DESC NULLS LAST) AS r, DENSE_RANK() OVER (PARTITION BY"
     " kind ORDER BY amount DESC NULLS LAST) AS d",
@@ -180,7 +186,8 @@ def test_calls_of_one_window_share_one_state() -> None:
             "seconds to weeks",
         ),
         ("SUM(amount) OVER (ORDER BY oid RANGE BETWEEN INTERVAL '1' DAY PRECEDING AND CURRENT ROW)", "column of time"),
-        ("COUNT(DISTINCT kind) OVER (ORDER BY ts)", "DISTINCT is not supported in COUNT OVER"),
+        ("FIRST_VALUE(DISTINCT kind) OVER (ORDER BY ts)", "FIRST_VALUE OVER takes no DISTINCT"),
+        ("COUNT(DISTINCT kind, uid) OVER (ORDER BY ts)", "COUNT takes one argument, not 2"),
         ("NTILE(4) OVER (ORDER BY ts)", "NTILE OVER is not supported"),
         ("LAG(kind, 1, 7) OVER (ORDER BY ts)", "the default of LAG is INT"),
         ("LAG(kind, amount) OVER (ORDER BY ts)", "is a number of rows"),

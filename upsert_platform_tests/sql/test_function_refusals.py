@@ -15,6 +15,8 @@ from upsert_platform_tests.sql.declared_columns import spark_sql
         ("JSON_VALUE(js, '$..a')", "filters, slices and '..' are not supported"),
         ("JSON_QUERY(js, '$.a' RETURNING INT)", "JSON_QUERY gives a text"),
         ("JSON_OBJECT(s, 1)", "KEY <text> VALUE <value> expected"),
+        ("ARRAY_SORT(ARRAY[TRUE, FALSE])", "ARRAY_SORT does not sort values of type BOOLEAN"),
+        ("ARRAY_SORT(ARRAY[1], 1)", "ARRAY_SORT takes a condition, not INT"),
         ("i + 'a'", "'+' takes numbers, not CHAR(1)"),
         ("i + NULL", "'+' takes numbers, not NULL"),
         ("s || i", "CONCAT takes a text, not INT: write CAST(... AS STRING)"),

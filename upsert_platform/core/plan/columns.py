@@ -62,7 +62,7 @@ class Expression:
         return self.native[1] if self.native is not None and self.native[0] == "column" else None
 
 
-COLLECTS: Final = ("listagg", "array_agg", "collect", "json_arrayagg", "json_objectagg")
+COLLECTS: Final = ("listagg", "array_agg", "collect", "percentile", "json_arrayagg", "json_objectagg")
 """Aggregates that show every value of a group."""
 
 
@@ -72,10 +72,12 @@ class Call:
 
     Attributes:
         function: ``count``, ``sum``, ``avg``, ``min``, ``max``, ``listagg``, ``array_agg``, ``collect``,
-            ``json_arrayagg``, ``json_objectagg``, ``var_pop``, ``var_samp``, ``stddev_pop`` or ``stddev_samp``.
+            ``json_arrayagg``, ``json_objectagg``, ``percentile``, ``var_pop``, ``var_samp``, ``stddev_pop`` or
+            ``stddev_samp``.
         argument: the column aggregated; None for ``COUNT(*)``.
         filter: a BOOLEAN column: rows for which it is true take part.
-        separator: between the values of ``listagg`` and JSON; of ``array_agg`` ``IGNORE NULLS`` or ``RESPECT NULLS``.
+        separator: between the values of ``listagg`` and JSON; of ``array_agg`` ``IGNORE NULLS`` or ``RESPECT NULLS``;
+            of ``percentile`` its shares as JSON.
     """
 
     name: str

@@ -27,6 +27,7 @@ class OverCall:
         argument: the column; None for ``COUNT(*)`` and numbers of rows.
         offset: of ``lag`` and ``lead``, how many rows away.
         default: of these, the column that is given where there is no such row.
+        distinct: of ``count``, ``sum`` and ``avg``, each value of a frame counts once.
     """
 
     name: str
@@ -35,6 +36,7 @@ class OverCall:
     argument: str | None = None
     offset: int = 1
     default: str | None = None
+    distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Final
 
 from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.sql.casts import can_cast, cast
-from upsert_platform.sql.functions.conditional import alike
+from upsert_platform.sql.functions.conditional import alike, condition
 from upsert_platform.sql.functions.signatures import ANY, FunctionFault, Handler, Overloads, argument
 from upsert_platform.sql.rendered import (
     BOOLEAN,
@@ -21,6 +21,9 @@ from upsert_platform.sql.rendered import (
     nullable,
     quote_text,
 )
+
+_UNORDERED: Final = (TypeName.ARRAY, TypeName.BOOLEAN, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+"""Types that Flink does not sort by."""
 
 
 def _array_of(element: LogicalType | None) -> LogicalType:
@@ -144,6 +147,54 @@ def _most(name: str) -> Handler:
     return render
 
 
+def _sorted(arguments: Sequence[Rendered]) -> Rendered:
+    """ARRAY_SORT(array, ascending, nulls first): by default ascending, and nulls first where it is."""
+    value = argument("a", arguments[0], "ARRAY_SORT")
+    assert value.type is not None and value.type.element is not None
+    if value.type.element.name in _UNORDERED:
+        raise FunctionFault(f"ARRAY_SORT does not sort values of type {value.type.element}")
+    words = [condition(item, "ARRAY_SORT") for item in arguments[1:]]
+    ascending = words[0].sql if words else "TRUE"
+    ordered = "CASE WHEN {1} THEN SORT_ARRAY({0}, TRUE) WHEN NOT ({1}) THEN SORT_ARRAY({0}, FALSE) END"
+    if len(words) < 2:
+        return made(ordered.format(value.sql, ascending), value.type, value, *words)
+    nulls = f"FILTER({value.sql}, _e -> _e IS NULL)"
+    others = ordered.format(f"FILTER({value.sql}, _e -> _e IS NOT NULL)", ascending)
+    first = words[1].sql
+    sql = f"CASE WHEN {first} THEN CONCAT({nulls}, {others}) WHEN NOT ({first}) THEN CONCAT({others}, {nulls}) END"
+    return made(sql, value.type, value, *words)
+
+
+def _slice(arguments: Sequence[Rendered]) -> Rendered:
+    """ARRAY_SLICE(array, first, last): places from 1, from the end below zero; 0 is the first one."""
+    value = argument("a", arguments[0], "ARRAY_SLICE")
+    places = [argument("i", item, "ARRAY_SLICE") for item in arguments[1:]]
+    assert value.type is not None
+
+    def place(item: str) -> str:
+        return f"CASE WHEN {item} < 0 THEN SIZE({value.sql}) + {item} + 1 WHEN {item} = 0 THEN 1 ELSE {item} END"
+
+    first, last = place(places[0].wrapped), place(places[1].wrapped) if len(places) > 1 else f"SIZE({value.sql})"
+    start = f"GREATEST({first}, 1)"
+    known = " AND ".join(f"{item.wrapped} IS NOT NULL" for item in (value, *places))
+    size = f"GREATEST(({last}) - {start} + 1, 0)"
+    # The end of a slice may lie beyond that of the array.
+    sql = f"CASE WHEN {known} THEN SLICE({value.sql}, CAST({start} AS INT), CAST({size} AS INT)) END"
+    return made(sql, value.type, value, *places)
+
+
+def _union_of_maps(arguments: Sequence[Rendered]) -> Rendered:
+    """MAP_UNION: of a key in several maps the last value counts."""
+    if not arguments:
+        raise FunctionFault("MAP_UNION takes at least one map")
+    given = alike([argument("m", item, "MAP_UNION") for item in arguments], "MAP_UNION")
+    sql = given[0].sql
+    for item in given[1:]:
+        others = f"MAP_FILTER({sql}, (_k, _v) -> NOT ARRAY_CONTAINS(MAP_KEYS({item.sql}), _k))"
+        sql = f"MAP_CONCAT({others}, {item.sql})"
+    return made(sql, given[0].type, *given)
+
+
 def _of_map(name: str) -> Handler:
     def render(arguments: Sequence[Rendered]) -> Rendered:
         value = argument("m", arguments[0], name)
@@ -177,6 +228,8 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "ARRAY_APPEND": {2: _of_array("ARRAY_APPEND", "ARRAY_APPEND({0}, {1})", element=1)},
     "ARRAY_PREPEND": {2: _of_array("ARRAY_PREPEND", "ARRAY_PREPEND({0}, {1})", element=1)},
     "ARRAY_DISTINCT": {1: _of_array("ARRAY_DISTINCT", "ARRAY_DISTINCT({0})")},
+    "ARRAY_SLICE": dict.fromkeys((2, 3), _slice),
+    "ARRAY_SORT": dict.fromkeys((1, 2, 3), _sorted),
     "ARRAY_REVERSE": {1: _of_array("ARRAY_REVERSE", "REVERSE({0})")},
     "ARRAY_CONCAT": {ANY: _together("ARRAY_CONCAT", "CONCAT({0})")},
     "ARRAY_UNION": {2: _together("ARRAY_UNION", "ARRAY_UNION({0})")},
@@ -185,6 +238,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "ARRAY_JOIN": {2: _join, 3: _join},
     "ARRAY_MAX": {1: _most("ARRAY_MAX")},
     "ARRAY_MIN": {1: _most("ARRAY_MIN")},
+    "MAP_UNION": {ANY: _union_of_maps},
     "MAP_KEYS": {1: _of_map("MAP_KEYS")},
     "MAP_VALUES": {1: _of_map("MAP_VALUES")},
     "MAP_ENTRIES": {1: _of_map("MAP_ENTRIES")},

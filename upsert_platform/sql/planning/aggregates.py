@@ -12,6 +12,7 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.functions import AGGREGATES
 from upsert_platform.sql.planning.arrivals import arrived_values
 from upsert_platform.sql.planning.groupings import Groupings, expand_rows, is_grouping
+from upsert_platform.sql.planning.percentiles import percentile_of, percentile_type
 from upsert_platform.sql.planning.scope import Columns, Named, Names
 from upsert_platform.sql.reader import Fault
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
@@ -34,6 +35,7 @@ _KEPT: Final = {
     "COLLECT": "collect",
     "JSON_ARRAYAGG": "json_arrayagg",
     "JSON_OBJECTAGG": "json_objectagg",
+    "PERCENTILE": "percentile",
     **_MOMENTS,
 }
 _ARRIVED: Final = ("first_value", "last_value")
@@ -45,10 +47,7 @@ _AS_THEY_COME: Final = (
     "FIRST_VALUE and LAST_VALUE follow rows that are only added, by GROUP BY of columns; of rows that change write"
     " ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) with WHERE rn = 1, and name the order"
 )
-_NEAREST: Final = {
-    "GROUPING": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
-    "GROUPING_ID": "it belongs to GROUP BY GROUPING SETS, ROLLUP or CUBE",
-}  # fmt: skip
+_NEAREST: Final = dict.fromkeys(("GROUPING", "GROUPING_ID", "GROUP_ID"), "it belongs to GROUP BY")
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -130,6 +129,8 @@ def group_rows(source: Node, columns: Columns, names: Names, *, groupings: Group
         for node in root.walk(prune=lambda item: isinstance(item, exp.Select) or is_aggregate(item)):
             if is_aggregate(node) and node not in found and all(node != other for other, _ in known):
                 found.append(node)
+    if groupings.sets is None and groupings.by and any(is_grouping(node) for node in found):
+        groupings = replace(groupings, sets=(frozenset(range(len(groupings.by))),))
     asking = [node for node in found if is_grouping(node)] if groupings.sets is not None else []
     calls = {id(node): _call(node, columns, names, add) for node in found if node not in asking}
     rows: Node = Project(source, tuple(given))
@@ -247,11 +248,16 @@ def _call(node: exp.Expr, columns: Columns, names: Names, add: object) -> Call:
     if function == "array_agg":
         *arguments, nulls = arguments
         separator = nulls.name
-    distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+    distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = list(arguments[0].expressions)
     # What is counted exactly is within any bound of what is counted roughly.
     distinct = distinct or name == "APPROX_COUNT_DISTINCT"
+    if function == "percentile":
+        shares, argument = percentile_of(arguments, columns, node)
+        filtered = add(condition, "filter") if condition is not None else None  # type: ignore[operator]
+        listed = add(argument, "arg")  # type: ignore[operator]
+        return Call(names.fresh(function), function, percentile_type(shares), listed, distinct, filtered, shares)
     if function in _JSON:
         if distinct:
             raise columns.fault(f"{name} takes no DISTINCT", node)

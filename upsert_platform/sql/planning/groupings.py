@@ -15,6 +15,7 @@ from upsert_platform.sql.planning.scope import Columns, Names
 
 MOST_SETS: Final = 64
 """Each row is copied for every grouping."""
+_GROUP_ID: Final = "GROUP_ID"
 _NUMBER: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
 
@@ -99,8 +100,8 @@ def _together(item: exp.Expr, by: _Expressions) -> frozenset[int]:
 
 
 def is_grouping(node: exp.Expr) -> bool:
-    """Return whether a node is ``GROUPING(...)`` or ``GROUPING_ID(...)``."""
-    return isinstance(node, exp.Anonymous) and str(node.this).upper() in ("GROUPING", "GROUPING_ID")
+    """Return whether a node is ``GROUPING(...)``, ``GROUPING_ID(...)`` or ``GROUP_ID()``."""
+    return isinstance(node, exp.Anonymous) and str(node.this).upper() in ("GROUPING", "GROUPING_ID", _GROUP_ID)
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def expand_rows(
     Args:
         rows: what is grouped by and aggregated, computed.
         grouped: columns of `rows` with the values of `groupings.by`.
-        asked: calls of ``GROUPING`` and ``GROUPING_ID``.
+        asked: calls of ``GROUPING``, ``GROUPING_ID`` and ``GROUP_ID``.
     """
     sets = groupings.sets
     assert sets is not None
@@ -160,7 +161,11 @@ def expand_rows(
             (field.name, replace(column(fields[name]), type=field.type) if at in chosen else _null(field.type))
             for at, (field, name) in enumerate(zip(keys, grouped, strict=True))
         ]
-        shown += [(field.name, _constant(_bits(places, chosen))) for _, field, places in calls]
+        earlier = sets[:number].count(chosen)
+        shown += [
+            (field.name, _constant(earlier if _is_group_id(node) else _bits(places, chosen)))
+            for node, field, places in calls
+        ]
         shown += [(hidden.name, _constant(number))] if hidden is not None else []
         copies.append((*shown, *((field.name, column(field)) for field in rows.fields)))
     own = [*keys, *(field for _, field, _ in calls), *([hidden] if hidden is not None else [])]
@@ -173,8 +178,17 @@ def expand_rows(
     )
 
 
+def _is_group_id(node: exp.Expr) -> bool:
+    """Return whether a node gives how many equal groupings stand before its own."""
+    return str(node.this).upper() == _GROUP_ID
+
+
 def _arguments(node: exp.Expr, groupings: Groupings, columns: Columns) -> list[int]:
     places: list[int] = []
+    if _is_group_id(node):
+        if node.expressions:
+            raise columns.fault("GROUP_ID takes no argument", node)
+        return places
     by = [columns.bound(item) for item in groupings.by]
     for item in node.expressions:
         bound = columns.bound(item)

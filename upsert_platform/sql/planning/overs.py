@@ -17,6 +17,9 @@ from upsert_platform.sql.planning.lookups import is_processing_time
 from upsert_platform.sql.planning.scope import Columns, Named, Names, as_type, common_type, length_of
 
 _AGGREGATES: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE")
+_EXTREMES: Final = ("MIN", "MAX")
+"""Aggregates for which values count once in any case."""
+_PLACES: Final = ("FIRST_VALUE", "LAST_VALUE")
 _RANKS: Final = ("RANK", "DENSE_RANK")
 _NEIGHBOURS: Final = ("LAG", "LEAD")
 FUNCTIONS: Final = (*_AGGREGATES, *_RANKS, *_NEIGHBOURS)
@@ -216,21 +219,25 @@ class _Planner:
             if arguments:
                 raise self.columns.fault(f"{function} takes no argument", window)
             return OverCall(name, function.lower(), _BIGINT)
-        if any(isinstance(item, exp.Distinct) for item in arguments):
-            raise self.columns.fault(f"DISTINCT is not supported in {function} OVER: count in a GROUP BY", window)
+        distinct = len(arguments) == 1 and isinstance(arguments[0], exp.Distinct)
+        if distinct:
+            arguments = list(arguments[0].expressions)
+            if function not in _AGGREGATES or function in _PLACES:
+                raise self.columns.fault(f"{function} OVER takes no DISTINCT: remove it", window)
         if function in _NEIGHBOURS:
             return self._neighbour(window, function, arguments, name)
         if len(arguments) != 1:
             raise self.columns.fault(f"{function} takes one argument, not {len(arguments)}", window)
         if isinstance(arguments[0], exp.Star):
-            if function != "COUNT":
+            if function != "COUNT" or distinct:
                 raise self.columns.fault(f"{function} takes an expression, not *", window)
             return OverCall(name, "count", _BIGINT)
         argument = self.columns.expression(arguments[0])
         kind = result_type(function.lower(), argument.type)
         if kind is None:
             raise self.columns.fault(f"{function} does not take a value of type {argument.type}", window)
-        return OverCall(name, function.lower(), kind, self._given(argument))
+        distinct = distinct and function not in _EXTREMES
+        return OverCall(name, function.lower(), kind, self._given(argument), distinct=distinct)
 
     def _neighbour(self, window: exp.Window, function: str, arguments: list[exp.Expr], name: str) -> OverCall:
         if not 1 <= len(arguments) <= 3:
