@@ -97,7 +97,7 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
 
 
 def _lost(sql: str, source: LogicalType, to: LogicalType) -> str | None:
-    """Whether a text in a value is not one of its new type, so that the value has no cast; None where none can be."""
+    """Return the condition that a text in a value is none of its new type: then the value has no cast. None: never."""
     if source.name in STRINGS:
         if to.name in (*STRINGS, *BINARIES):
             return None

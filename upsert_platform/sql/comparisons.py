@@ -29,8 +29,8 @@ def compare(operator: str, left: Rendered, right: Rendered, *, exact: bool = Fal
     """A comparison by an operator of Spark SQL.
 
     Args:
-        exact: decimals are equal where no digit differs, as in IN and in Flink's order of them. Flink's ``=`` brings both
-            to one type of 38 digits, which may round.
+        exact: decimals are equal where no digit differs, as in IN and in Flink's order of them. Flink's ``=`` brings
+            both to one type of 38 digits, which may round.
 
     Raises:
         FunctionFault: the two are not compared in Flink.

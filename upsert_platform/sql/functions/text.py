@@ -262,7 +262,10 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             "REPEAT": [("si", "REPEAT({0}, {1})", STRING)],
             "REVERSE": [("s", "REVERSE({0})", STRING)],
             "POSITION": [("ss", "LOCATE({0}, {1})", INT)],
-            "LOCATE": [("ss", "LOCATE({0}, {1})", INT), ("ssi", "CASE WHEN {2} IS NOT NULL THEN LOCATE({0}, {1}, {2}) END", INT)],
+            "LOCATE": [
+                ("ss", "LOCATE({0}, {1})", INT),
+                ("ssi", "CASE WHEN {2} IS NOT NULL THEN LOCATE({0}, {1}, {2}) END", INT),
+            ],
             "INSTR": [("ss", "INSTR({0}, {1})", INT)],
             "ASCII": [("s", _ASCII, INT)],
             "CHR": [("i", "CHR({0})", STRING)],
