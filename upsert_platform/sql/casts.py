@@ -34,7 +34,7 @@ _PLAIN_SCALE: Final = 6
 _NESTED: Final = (_N.ARRAY, _N.MAP, _N.MULTISET, _N.ROW)
 _DATE: Final = r"^\s*0*(\d{1,4})\s*(?:-\s*(\d+)\s*(?:-\s*(\d+)\s*)?)?$"
 _TIME: Final = r"^\s*\d{1,2}(:\d{1,2}(:\d{1,2}(\.\d{1,9})?)?)?\s*$"
-_TIMESTAMP: Final = r"^\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d{1,9})?)?$"
+_TIMESTAMP: Final = r"^(?!0000)\d{4}-\d{1,2}-\d{1,2}( \d{1,2}:\d{1,2}:\d{1,2}(\.\d{1,9})?)?$"
 """What Flink takes for such a value, which is not all that Spark would take."""
 _PASSED_OVER: Final = r"^([ \n\t]*[+-]?[0-9]*\.?[0-9]*)([\x00-\x7F&&[^0-9.eE]][ \n\t]*|[eE])$"
 """A number with one more character behind it, which Flink passes over where digits and text are at most 18."""
@@ -86,9 +86,36 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
     if value.root in STRINGS and to.name not in (*STRINGS, *BINARIES) and not (safe or known):
         shown = f"CONCAT('a text cannot be cast to {_shown(to)}: ', SUBSTRING({value.sql}, 1, 100))"
         fails = f"CASE WHEN {value.wrapped} IS NOT NULL AND ({sql}) IS NULL THEN {shown} END"
+    elif value.root in _NESTED and (lost := _lost(value.wrapped, value.type, to)) is not None:
+        if safe:
+            sql = f"CASE WHEN NOT COALESCE({lost}, FALSE) THEN {sql} END"
+        else:
+            fails = fails_when(lost, f"a text in a collection cannot be cast to {replace(to, nullable=True)}")
     elif implicit and to.name is _N.DECIMAL and value.root in NUMBERS and not _has_room(value.type, to):
         fails = fails_when(f"{value.wrapped} IS NOT NULL AND ({sql}) IS NULL", f"a number does not fit {to}")
     return made(sql, to, value, fails=fails)
+
+
+def _lost(sql: str, source: LogicalType, to: LogicalType) -> str | None:
+    """Return the condition that a text in a value is none of its new type: then the value has no cast. None: never."""
+    if source.name in STRINGS:
+        if to.name in (*STRINGS, *BINARIES):
+            return None
+        return f"({sql} IS NOT NULL AND ({_cast(sql, source, to)}) IS NULL)"
+    if source.name is not to.name or source.name not in _NESTED:
+        return None
+    found: list[str] = []
+    if source.name is _N.ROW:
+        pairs = zip(source.fields, to.fields, strict=True)
+        fields = [_lost(f"({sql}).{quote_name(old.name)}", old.type, new.type) for old, new in pairs]
+        found = [field for field in fields if field is not None]
+    else:
+        elements = {_N.ARRAY: sql, _N.MAP: f"MAP_VALUES({sql})", _N.MULTISET: f"MAP_KEYS({sql})"}[source.name]
+        for values, old, new in ((elements, source.element, to.element), (f"MAP_KEYS({sql})", source.key, to.key)):
+            lost = _lost("_e", old, new) if old is not None and new is not None else None
+            if lost is not None:
+                found.append(f"EXISTS({values}, _e -> {lost})")
+    return f"({' OR '.join(found)})" if found else None
 
 
 def _has_room(source: LogicalType, to: LogicalType) -> bool:
@@ -115,7 +142,10 @@ def _cast(sql: str, source: LogicalType, to: LogicalType, *, implicit: bool = Fa
     if right is _N.DATE:
         if left in STRINGS:
             return _parse_date(sql)
-        return f"CAST({sql} AS DATE)" if left is _N.DATE else day_of(sql)
+        return day_of(sql) if left is _N.TIMESTAMP else f"CAST({sql} AS DATE)"
+    if right in BINARIES and to.length and not implicit:
+        cut = f"SUBSTRING(CAST({sql} AS BINARY), 1, {to.length})"
+        return f"RPAD({cut}, {to.length}, X'00')" if right is _N.BINARY else cut
     if right is _N.TIME:
         return _to_time(sql, source, to)
     if right in TIMESTAMPS:
@@ -174,7 +204,8 @@ def day_of(sql: str) -> str:
     """The day that Flink counts a timestamp to.
 
     It divides milliseconds since 1970 without looking at their sign: before 1970, a time that is not midnight belongs
-    to the day after. EXTRACT, FLOOR to months and years, and CAST AS DATE do so.
+    to the day after. EXTRACT, FLOOR to months and years, and CAST of a TIMESTAMP AS DATE do so; CAST of a
+    TIMESTAMP_LTZ AS DATE does not.
     """
     return f"DATE_FROM_UNIX_DATE(CAST(UNIX_MILLIS(CAST({sql} AS TIMESTAMP)) DIV 86400000 AS INT))"
 
@@ -232,6 +263,11 @@ def _nested(sql: str, source: LogicalType, to: LogicalType, *, implicit: bool) -
     """Part by part, where the parts differ in more than Spark's own cast of them."""
     if to.name is _N.ARRAY and source.element and to.element:
         return f"TRANSFORM({sql}, _e -> {_cast('_e', source.element, to.element, implicit=implicit)})"
+    if to.name is _N.MAP and source.key and to.key and source.element and to.element:
+        values = f"TRANSFORM_VALUES({sql}, (_k, _v) -> {_cast('_v', source.element, to.element, implicit=implicit)})"
+        if same_type(source.key, to.key):
+            return values
+        return f"TRANSFORM_KEYS({values}, (_k, _v) -> {_cast('_k', source.key, to.key, implicit=implicit)})"
     if to.name is _N.ROW:
         fields = ", ".join(
             f"{quote_text(new.name)}, {_cast(f'({sql}).{quote_name(old.name)}', old.type, new.type, implicit=implicit)}"

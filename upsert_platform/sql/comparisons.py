@@ -7,7 +7,7 @@ from typing import Final
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.functions.signatures import FunctionFault, argument
-from upsert_platform.sql.numbers import is_exact
+from upsert_platform.sql.numbers import MOST_DIGITS, as_decimal, is_exact
 from upsert_platform.sql.rendered import (
     BINARIES,
     BOOLEAN,
@@ -21,24 +21,32 @@ from upsert_platform.sql.rendered import (
     quote_text,
 )
 
+_ORDERS: Final = ("<", "<=", ">", ">=")
 _TIMES: Final = (*TIMESTAMPS, TypeName.DATE, TypeName.TIME)
 
 
-def compare(operator: str, left: Rendered, right: Rendered) -> Rendered:
+def compare(operator: str, left: Rendered, right: Rendered, *, exact: bool = False) -> Rendered:
     """A comparison by an operator of Spark SQL.
+
+    Args:
+        exact: decimals are equal where no digit differs, as in IN and in Flink's order of them. Flink's ``=`` brings
+            both to one type of 38 digits, which may round.
 
     Raises:
         FunctionFault: the two are not compared in Flink.
     """
-    one, other = _comparable(left, right, operator)
+    one, other = _comparable(left, right, operator, exact=exact or operator in _ORDERS)
     return made(f"{one} {operator} {other}", BOOLEAN, left, right, simple=False)
 
 
-def _comparable(left: Rendered, right: Rendered, operator: str) -> tuple[str, str]:
+def _comparable(left: Rendered, right: Rendered, operator: str, *, exact: bool) -> tuple[str, str]:
     if left.type is None or right.type is None:
         return left.wrapped, right.wrapped
     if left.root in NUMBERS and right.root in NUMBERS:
         if is_exact(left.type) and is_exact(right.type):
+            scale = max(as_decimal(left.type).scale or 0, as_decimal(right.type).scale or 0)
+            if exact and any(_whole_digits(kind) + scale > MOST_DIGITS for kind in (left.type, right.type)):
+                return _in_parts(left, scale), _in_parts(right, scale)
             return _beside(left, right).wrapped, _beside(right, left).wrapped
         return cast(left, DOUBLE).wrapped, cast(right, DOUBLE).wrapped
     if left.root in STRINGS and right.root in _TIMES:
@@ -54,6 +62,23 @@ def _comparable(left: Rendered, right: Rendered, operator: str) -> tuple[str, st
     if TypeName.MAP in (left.root, right.root):
         raise FunctionFault("maps are not compared: compare MAP_KEYS and MAP_VALUES")
     return left.wrapped, right.wrapped
+
+
+def _whole_digits(kind: LogicalType) -> int:
+    kind = as_decimal(kind)
+    return (kind.precision or 0) - (kind.scale or 0)
+
+
+def _in_parts(value: Rendered, scale: int) -> str:
+    """A number as what stands before and behind its point: no DECIMAL holds both sides of the comparison.
+
+    Spark would round the side with the longer fraction, so that 1.01 equals 1.
+    """
+    assert value.type is not None
+    number = cast(value, as_decimal(value.type)).wrapped
+    whole = f"CAST(CASE WHEN {number} < 0 THEN CEIL({number}) ELSE FLOOR({number}) END AS DECIMAL({MOST_DIGITS}, 0))"
+    rest = f"CAST({number} % CAST(1 AS DECIMAL(1, 0)) AS DECIMAL({MOST_DIGITS}, {scale}))"
+    return f"(CASE WHEN {number} IS NOT NULL THEN NAMED_STRUCT('whole', {whole}, 'rest', {rest}) END)"
 
 
 def _beside(value: Rendered, other: Rendered) -> Rendered:
@@ -90,7 +115,7 @@ def like(value: Rendered, pattern: Rendered, escape: str | None) -> Rendered:
 
 
 def similar(value: Rendered, pattern: Rendered, escape: str | None) -> Rendered:
-    """SIMILAR TO: a regular expression with ``%`` and ``_``, for the whole text.
+    """SIMILAR TO: a regular expression with ``%`` and ``_``, for the whole text; a point is any character, as in Flink.
 
     Raises:
         FunctionFault: the pattern is not a literal, or has a class by name.
@@ -113,7 +138,7 @@ def similar(value: Rendered, pattern: Rendered, escape: str | None) -> Rendered:
             found += "\\\\" if letter == "\\" else letter
         elif letter in "%_":
             found += ".*" if letter == "%" else "."
-        elif letter in "\\.^$":
+        elif letter in "\\^$":
             found += "\\" + letter
         else:
             inside = letter == "["

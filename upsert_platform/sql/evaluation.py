@@ -26,6 +26,8 @@ _SETTINGS: Final = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    # ENCODE and DECODE write a sign of replacement for what the character set does not have, as Java does.
+    "spark.sql.legacy.codingErrorAction": "true",
     "spark.sql.storeAssignmentPolicy": "LEGACY",
 }
 _INSTALLED: Final = {"site-packages", "dist-packages", "upsert_platform"}

@@ -264,7 +264,7 @@ class _Renderer:
         if node.args.get("query") is not None or not node.expressions:
             raise self.fault(f"IN (SELECT ...) is {ONLY}", node)
         value = self.render(node.this)
-        equal = [compare("=", value, self.render(item)) for item in node.expressions]
+        equal = [compare("=", value, self.render(item), exact=True) for item in node.expressions]
         return made(" OR ".join(item.wrapped for item in equal), BOOLEAN, *equal, simple=False)
 
     def _like(self, node: exp.Like, escape: str | None = None) -> Rendered:

@@ -1,7 +1,8 @@
 """Flink's functions that read JSON, over Arrow batches, for Spark's workers. Imports no module of the driver's.
 
 JSON is read as Jackson does by default: what follows a complete value is not looked at, the last of several members of
-one name counts, and NaN is none. Paths are those of `json_path`.
+one name counts, and NaN is none. Paths are those of `json_path`: where a lax one finds nothing, or no JSON at all, that
+is EMPTY; where a strict one does, it is an ERROR.
 """
 
 from __future__ import annotations
@@ -114,11 +115,10 @@ def read_value(text: str, path: str) -> Found:
     try:
         value = follow(parse(text), steps)
     except (NoJson, Missing):
-        return None, ERROR
-    scalar = not isinstance(value, (dict, list))
-    if value is None or (steps.lax and not scalar):
-        return None, EMPTY
-    return (java_text(value), None) if scalar else (None, ERROR)
+        value = None
+    if isinstance(value, (dict, list)) or value is None:
+        return None, EMPTY if steps.lax else ERROR
+    return java_text(value), None
 
 
 def read_query(text: str, path: str, wrapper: str) -> Found:
@@ -131,21 +131,22 @@ def read_query(text: str, path: str, wrapper: str) -> Found:
     try:
         value = follow(parse(text), steps)
     except (NoJson, Missing):
-        return None, ERROR
+        value = None
     if value is not None and (wrapper == "UNCONDITIONAL" or (wrapper == "CONDITIONAL" and not isinstance(value, list))):
         value = [value]
-    scalar = not isinstance(value, (dict, list))
-    if value is None or (steps.lax and scalar):
-        return None, EMPTY
-    return (None, ERROR) if scalar else (write(value), None)
+    if not isinstance(value, (dict, list)):
+        return None, EMPTY if steps.lax else ERROR
+    return write(value), None
 
 
 def read_exists(text: str, path: str) -> str:
     """JSON_EXISTS: TRUE, FALSE or ERROR."""
+    steps = _path(path)
     try:
-        return "TRUE" if follow(parse(text), _path(path)) is not None else "FALSE"
+        value = follow(parse(text), steps)
     except (NoJson, Missing):
-        return ERROR
+        value = None
+    return "TRUE" if value is not None else "FALSE" if steps.lax else ERROR
 
 
 def check(text: str, kind: str) -> bool:

@@ -14,15 +14,15 @@ from upsert_platform.core.types import LogicalType, RowField, TypeName
 from upsert_platform.sql.rendered import BINARIES, DOUBLE, FLOAT, INTEGERS, NUMBERS, STRING, STRINGS, TIMESTAMPS
 
 _DIGITS: Final = {TypeName.TINYINT: 3, TypeName.SMALLINT: 5, TypeName.INT: 10, TypeName.BIGINT: 19}
-_MOST_DIGITS: Final = 38
+MOST_DIGITS: Final = 38
 _LEAST_SCALE: Final = 6
 
 
 def decimal(precision: int, scale: int) -> LogicalType:
     """A DECIMAL, brought within 38 digits."""
-    if precision > _MOST_DIGITS:
+    if precision > MOST_DIGITS:
         whole = precision - scale
-        precision, scale = _MOST_DIGITS, max(_MOST_DIGITS - whole, min(scale, _LEAST_SCALE))
+        precision, scale = MOST_DIGITS, max(MOST_DIGITS - whole, min(scale, _LEAST_SCALE))
     return LogicalType(TypeName.DECIMAL, precision=precision, scale=scale)
 
 
@@ -71,7 +71,7 @@ def rounded_type(kind: LogicalType, digits: int) -> LogicalType:
     if digits >= scale:
         return replace(kind, nullable=True)
     if digits < 0:
-        return decimal(min(_MOST_DIGITS, 1 + precision - scale), 0)
+        return decimal(min(MOST_DIGITS, 1 + precision - scale), 0)
     return decimal(1 + precision - scale + digits, digits)
 
 
@@ -82,7 +82,7 @@ def common_decimal(left: LogicalType, right: LogicalType) -> LogicalType:
     """
     one, other = as_decimal(left), as_decimal(right)
     whole = max((one.precision or 0) - (one.scale or 0), (other.precision or 0) - (other.scale or 0))
-    scale = min(max(one.scale or 0, other.scale or 0), _MOST_DIGITS - whole)
+    scale = min(max(one.scale or 0, other.scale or 0), MOST_DIGITS - whole)
     return LogicalType(TypeName.DECIMAL, precision=whole + scale, scale=scale)
 
 

@@ -66,7 +66,14 @@ def _resolve(
         found.add(derive({name: table for name, table in resolved.by_name.items() if name not in resolved.faulty}))
         resolved, problems = resolve_tables(found.tables)
     tables = resolved.by_name
-    problems = [*found.problems, *unknown_catalogs(found.named_catalogs, found.catalogs), *hinted, *problems]
+    # A table that is declared whole needs no catalog: where scripts come from a console, the console has it.
+    of_tables = {table.path[0] for table in found.tables if table.path is not None}
+    problems = [
+        *found.problems,
+        *unknown_catalogs(found.named_catalogs, {*found.catalogs, *of_tables}),
+        *hinted,
+        *problems,
+    ]
     views = _Views(found.views, resolved, problems)
     views.resolve_all()
     inserts: list[Insert] = []

@@ -7,7 +7,7 @@ one, so that two tables of one last name stay apart, and no declaration changes 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -70,7 +70,7 @@ def short_name(path: Path) -> str:
     return ".".join(short_parts(path))
 
 
-def unknown_catalogs(named: Sequence[tuple[str, SourceLocation]], declared: Mapping[str, str]) -> Iterator[Problem]:
+def unknown_catalogs(named: Sequence[tuple[str, SourceLocation]], declared: Collection[str]) -> Iterator[Problem]:
     """Yield a problem for each catalog that statements name and none declares, where it is named first."""
     told = {*_CATALOGS, *declared}
     for catalog, place in named:

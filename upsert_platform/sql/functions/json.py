@@ -10,7 +10,7 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast, to_text
 from upsert_platform.sql.functions.signatures import FunctionFault, Overloads, argument
 from upsert_platform.sql.json_path import PathFault, read_path
-from upsert_platform.sql.rendered import BOOLEAN, NUMBERS, STRING, STRINGS, Rendered, made, quote_text
+from upsert_platform.sql.rendered import BOOLEAN, DOUBLE, NUMBERS, STRING, STRINGS, Rendered, made, quote_text
 
 VALUE, QUERY, EXISTS, CHECK = "flink_json_value", "flink_json_query", "flink_json_exists", "flink_is_json"
 """Names under which `evaluation` registers the functions of `json_reading`."""
@@ -126,6 +126,9 @@ def as_json(value: Rendered, name: str) -> Rendered:
         )  # fmt: skip
     if value.root is TypeName.BOOLEAN:
         return made(f"CAST({value.sql} AS STRING)", STRING, value)
+    if value.root in (TypeName.FLOAT, TypeName.DOUBLE):
+        text = to_text(cast(value, DOUBLE).sql, DOUBLE)
+        return made(f"REGEXP_REPLACE({text}, 'E([0-9])', 'E+$1')", STRING, value, simple=False)
     if value.root in NUMBERS:
         return made(to_text(value.sql, value.type), STRING, value, simple=False)
     if value.root is TypeName.DATE:

@@ -161,10 +161,11 @@ def _str_to_map(arguments: Sequence[Rendered]) -> Rendered:
     given = [argument("s", item, "STR_TO_MAP") for item in arguments]
     text = given[0].wrapped
     pairs, inner = (item.sql for item in given[1:]) if len(given) > 1 else ("','", "'='")
-    key, value = f"GET(SPLIT(_p, {inner}), 0)", f"GET(SPLIT(_p, {inner}), 1)"
+    key, value = f"GET(SPLIT(_p, {inner}, 2), 0)", f"GET(SPLIT(_p, {inner}, 2), 1)"
+    text = f"REGEXP_REPLACE({text}, CONCAT('(', {pairs}, ')+$'), '')"
     sql = (
         f"CASE WHEN {text} = '' THEN CAST(MAP() AS MAP<STRING, STRING>) ELSE"
-        f" AGGREGATE(SPLIT(REGEXP_REPLACE({text}, CONCAT('(', {pairs}, ')+$'), ''), {pairs}),"
+        f" AGGREGATE(SPLIT({text}, {pairs}),"
         f" CAST(MAP() AS MAP<STRING, STRING>), (_m, _p) ->"
         f" MAP_CONCAT(MAP_FILTER(_m, (_k, _v) -> _k <> {key}), MAP({key}, {value}))) END"
     )
@@ -198,6 +199,13 @@ def _extract(name: str, *, group: int, everything: bool) -> Handler:
         if everything:
             return made(f"REGEXP_EXTRACT_ALL({value.sql}, {pattern.sql}, {index})", kind, value)
         group_of = f"REGEXP_EXTRACT({value.sql}, {pattern.sql}, {index})"
+        known = pattern.constant or ""
+        if index > 0 and any(sign in known for sign in "?*|{") and not re.search(r"\(\?[a-zA-Z]*x|\\Q", known):
+            # Spark gives '' for a group that took no part, Flink null: a reference back to such a group never matches.
+            back = quote_text(f"(?>{known})(?:\\{index})")
+            taken = f"REGEXP_INSTR({value.sql}, {back})"
+            same = f"{taken} = REGEXP_INSTR({value.sql}, {pattern.sql})"
+            group_of = f"CASE WHEN {group_of} <> '' OR {same} THEN {group_of} END"
         return made(f"CASE WHEN REGEXP_LIKE({value.sql}, {pattern.sql}) THEN {group_of} END", kind, value)
 
     return render
@@ -236,6 +244,11 @@ def _printf(arguments: Sequence[Rendered]) -> Rendered:
 _FIRST_BYTE: Final = "CAST(CONV(HEX(SUBSTRING(CAST({0} AS BINARY), 1, 1)), 16, 10) AS INT)"
 _ASCII: Final = f"CASE WHEN {{0}} = '' THEN 0 ELSE ({_FIRST_BYTE} + 128) % 256 - 128 END"
 """The first byte of UTF-8, signed."""
+_UNHEX: Final = (
+    "CASE WHEN CHAR_LENGTH({0}) % 2 = 1 AND UNHEX(SUBSTRING({0}, 1, 1)) IS NOT NULL"
+    " THEN UNHEX(CONCAT('0', SUBSTRING({0}, 2))) ELSE UNHEX({0}) END"
+)
+"""The first of an odd number of digits counts as 0, as in Flink."""
 
 FUNCTIONS: Final[dict[str, Overloads]] = {
     **overloads(
@@ -249,7 +262,10 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             "REPEAT": [("si", "REPEAT({0}, {1})", STRING)],
             "REVERSE": [("s", "REVERSE({0})", STRING)],
             "POSITION": [("ss", "LOCATE({0}, {1})", INT)],
-            "LOCATE": [("ss", "LOCATE({0}, {1})", INT), ("ssi", "LOCATE({0}, {1}, {2})", INT)],
+            "LOCATE": [
+                ("ss", "LOCATE({0}, {1})", INT),
+                ("ssi", "CASE WHEN {2} IS NOT NULL THEN LOCATE({0}, {1}, {2}) END", INT),
+            ],
             "INSTR": [("ss", "INSTR({0}, {1})", INT)],
             "ASCII": [("s", _ASCII, INT)],
             "CHR": [("i", "CHR({0})", STRING)],
@@ -266,7 +282,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             "FROM_BASE64": [("s", "DECODE(UNBASE64({0}), 'UTF-8')", STRING)],
             "ENCODE": [("ss", "ENCODE({0}, {1})", BYTES)],
             "DECODE": [("bs", "DECODE({0}, {1})", STRING)],
-            "UNHEX": [("s", "UNHEX({0})", BYTES)],
+            "UNHEX": [("s", _UNHEX, BYTES)],
             "URL_ENCODE": [("s", "URL_ENCODE({0})", STRING)],
             "URL_DECODE": [("s", "TRY_URL_DECODE({0})", STRING)],
             "PARSE_URL": [("ss", "TRY_PARSE_URL({0}, {1})", STRING), ("sss", "TRY_PARSE_URL({0}, {1}, {2})", STRING)],

@@ -290,7 +290,13 @@ def _convert_tz(arguments: Sequence[Rendered]) -> Rendered:
     if any(item.constant is None for item in given[1:]):
         raise FunctionFault("CONVERT_TZ takes its zones as literals: one that a row brings may be no zone")
     local = f"CAST({_read_full(given[0].sql)} AS TIMESTAMP_NTZ)"
-    converted = f"CONVERT_TIMEZONE({given[1].sql}, {given[2].sql}, {local})"
+    later = f"CONVERT_TIMEZONE({given[1].sql}, 'UTC', {local}) + INTERVAL '1' HOUR"
+    # An hour that comes twice, when clocks go back, is the second one.
+    twice = f"CONVERT_TIMEZONE('UTC', {given[1].sql}, {later}) = {local}"
+    converted = (
+        f"CASE WHEN {twice} THEN CONVERT_TIMEZONE('UTC', {given[2].sql}, {later})"
+        f" ELSE CONVERT_TIMEZONE({given[1].sql}, {given[2].sql}, {local}) END"
+    )
     # From the year 10000 on, Spark writes a sign and Flink none.
     return made(f"TRIM(LEADING '+' FROM DATE_FORMAT({converted}, 'yyyy-MM-dd HH:mm:ss'))", STRING, *given)
 
