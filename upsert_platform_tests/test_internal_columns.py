@@ -27,6 +27,7 @@ WITHOUT_DECLARED_COLUMNS: Final = {
     "changelog/refused.py": {"k", "k{}", "batch", "key"},
     "changelog/refused_files.py": {"at", "batch"},
     "changelog/rows.py": {"key", "value"},
+    "changelog/account_sums.py": {"topic"},
     "changelog/summed_in_tasks.py": {"id", "keys", "told"},
     "datagen/source.py": {"rows_{}"},
     "graph/replay.py": {""},
