@@ -14,13 +14,14 @@ from upsert_platform.testing.tables import MemoryTable
 
 SQL = """
 CREATE TABLE events (id BIGINT, name STRING) WITH (
-  'connector' = 'kafka', 'topic' = 'events', 'properties.bootstrap.servers' = '${BROKERS}', 'format' = 'json');
+  'connector' = 'kafka', 'topic' = 'events', 'properties.bootstrap.servers' = '${BROKERS}', 'format' = 'json',
+  'scan.startup.mode' = 'earliest-offset');
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '${BROKERS}',
   'key.format' = 'json', 'value.format' = 'json');
-CREATE TABLE log (id BIGINT NOT NULL, name STRING) WITH (${STORE});
-CREATE TABLE whole (id BIGINT, name STRING) WITH (${STORE});
-CREATE TABLE trail (id BIGINT, name STRING) WITH (${STORE});
+CREATE TABLE log (id BIGINT NOT NULL, name STRING) WITH ('table.name' = 'log', ${STORE});
+CREATE TABLE whole (id BIGINT, name STRING) WITH ('table.name' = 'whole', ${STORE});
+CREATE TABLE trail (id BIGINT, name STRING) WITH ('table.name' = 'trail', ${STORE});
 INSERT INTO log SELECT * FROM events WHERE name <> 'test';
 INSERT OVERWRITE whole SELECT * FROM events;
 INSERT INTO trail SELECT * FROM users;
@@ -42,12 +43,15 @@ def project(tmp_path: Path) -> Iterator[testing.ProjectUnderTest]:
 
 
 def held(project: testing.ProjectUnderTest, table: str) -> MemoryTable:
-    return project.tables[table]
+    systems = project._systems
+    assert systems is not None
+    return systems.table(project.platform.binding().project.tables[table])
 
 
 def checks(project: testing.ProjectUnderTest, job: str) -> dict[str, Check]:
     """Table to its check: passed, compared, missing, extra, and the description."""
-    result = project.run(job, raise_on_error=False)
+    chosen = project.definitions.resolve_job_def(job)
+    result = chosen.execute_in_process(instance=project.instance, raise_on_error=False)
     return {
         item.asset_key.path[-1]: (
             item.passed,
@@ -94,3 +98,32 @@ def test_every_row_is_there_as_often_as_it_was_appended(case: str, project: test
     assert found["log"][:-1] == expected
     assert ("reset log --drop-target" in found["log"][-1]) is not expected[0]
     assert checks(project, "sync")["log"][0] is expected[0], "the verdict stands"
+
+
+def test_a_table_that_is_overwritten_holds_no_other_row(project: testing.ProjectUnderTest) -> None:
+    project.send("events", ROWS)
+    assert project.sync().success
+    assert checks(project, "verify")["whole"][:-1] == (True, 5, 0, 0)
+    held(project, "whole").put({"id": 9, "name": "x"})
+    assert checks(project, "verify")["whole"][:-1] == (False, 5, 0, 1)
+
+
+def test_a_changelog_that_keeps_the_last_values_alone_is_no_proof(project: testing.ProjectUnderTest) -> None:
+    project.send("users", ROWS[:1])
+    assert project.sync().success
+    held(project, "trail").rows.clear()
+    passed, compared, *_, told = checks(project, "verify")["trail"]
+    assert (passed, compared) == (True, 0)
+    assert told.startswith("nothing was compared: 'users' has a key"), told
+    assert not project.platform.destination_hop("trail", run="test").plan().state.verdict, "no verdict says so"
+
+
+def test_rows_that_were_refused_are_not_missing(project: testing.ProjectUnderTest) -> None:
+    project.send("events", [*ROWS, {"id": None, "name": "c"}])
+    assert project.sync(raise_on_error=False).success
+    assert len(held(project, "log").rows) == 3
+    found = checks(project, "verify")["log"]
+    assert found[1:-1] == (4, 0, 0)
+    assert "1 rows were refused" in found[-1]
+    held(project, "log").rows.popitem()
+    assert checks(project, "verify")["log"][1:-1] == (4, 1, 0)
