@@ -40,6 +40,8 @@ class _Result:
     Attributes:
         compared: None where nothing could be compared; `told` says why.
         failed: whether that is an error.
+        untold: whether no row of the table can be compared.
+        by_key: whether rows have keys, by which those that differ can be repaired.
     """
 
     table: str
@@ -47,6 +49,8 @@ class _Result:
     compared: Comparison | None = None
     written: tuple[int, int] | None = None
     failed: bool = False
+    untold: bool = False
+    by_key: bool = True
 
 
 @click.command(short_help="Compare every row of tables with their changelogs.")
@@ -62,8 +66,9 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
     from upsert_platform.cli.session import spark_session
     from upsert_platform.core.error_catalogue import shown
     from upsert_platform.core.errors import UpsertPlatformError
+    from upsert_platform.sync.appended_rows import appended_remedy
     from upsert_platform.sync.comparison import keep_verdict
-    from upsert_platform.sync.verify import check_everything
+    from upsert_platform.sync.verify import check_everything, is_comparable
 
     results = []
     for target in _targets(project, table):
@@ -76,8 +81,12 @@ def verify(table: str | None, project: Path | None, *, as_json: bool) -> None:
                 else:
                     with spark_session(f"comparing {name}") as (spark, _):
                         found = check_everything(spark, hop, upto=state.applied_batch)
-                    keep_verdict(hop, found, state)
-                    results.append(_Result(name, "", found))
+                    if found.untold:
+                        results.append(_Result(name, found.untold, untold=True))
+                    else:
+                        keep_verdict(hop, found, state)
+                        told = "" if found.passed or is_comparable(hop) else appended_remedy(hop)
+                        results.append(_Result(name, told, found, by_key=is_comparable(hop)))
         except UpsertPlatformError as error:  # the other tables are compared all the same
             results.append(_Result(name, shown(error), failed=True))
         _tell(results[-1], as_json=as_json)
@@ -149,11 +158,7 @@ def _hop(target: Target) -> Iterator[DestinationHop]:
 
 def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, DestinationState]:
     """Return why a table cannot be compared (empty if it can), whether that is an error, and the table's state."""
-    from upsert_platform.sync.verify import is_comparable
-
     state = hop.plan().state
-    if not is_comparable(hop):
-        return "rows are appended: there is no last value per key to compare with", False, state
     if state.lost:
         return state.lost, True, state
     if not state.applied_batch:
@@ -164,7 +169,7 @@ def _nothing_to_compare(hop: DestinationHop) -> tuple[str, bool, DestinationStat
 def _tell(result: _Result, *, as_json: bool) -> None:
     found = result.compared
     if as_json:
-        counts = {} if found is None else _counts(found)
+        counts = _counts(found) if found is not None else {"compared": 0} if result.untold else {}
         written = {} if result.written is None else dict(zip(("put", "deleted"), result.written, strict=True))
         click.echo(json.dumps({"table": result.table, "told": result.told, **counts, **written}, ensure_ascii=False))
         return
@@ -172,21 +177,24 @@ def _tell(result: _Result, *, as_json: bool) -> None:
         click.echo(f"{result.table}: {result.told}", err=result.failed)
         return
     told = f"; {result.told}" if result.told else ""
+    compared = f"{counted(found.compared, 'key' if result.by_key else 'row')} compared"
     if found.passed:
-        click.echo(f"{result.table}: equal, {counted(found.compared, 'key')} compared{told}")
+        beside = f", {counted(found.beside, 'row')} of others beside them" if found.beside else ""
+        click.echo(f"{result.table}: equal, {compared}{beside}{told}")
         return
     differing = f"{found.missing} missing, {found.extra} extra, {found.stale} stale"
-    click.echo(f"{result.table}: {differing} of {counted(found.compared, 'key')} compared{told}")
+    click.echo(f"{result.table}: {differing} of {compared}{told}")
     for row in found.sample[:_SHOWN]:
         difference = f": {row['difference']}" if row.get("difference") else ""
         click.echo(f"  {row['status']} {printable(row['key']).plain}{printable(difference).plain}")
-    if result.written is None:
+    if result.written is None and result.by_key:
         click.echo(f"  'upsert-platform reconcile {result.table}' writes just these")
 
 
 def _counts(found: Comparison) -> dict[str, object]:
     names = ("compared", "missing", "extra", "stale", "refused", "expired")
-    return {"equal": found.passed, "batch": found.batch, **{name: getattr(found, name) for name in names}}
+    beside = {"beside": found.beside} if found.beside else {}
+    return {"equal": found.passed, "batch": found.batch, **{name: getattr(found, name) for name in names}, **beside}
 
 
 def _end(results: Sequence[_Result]) -> None:

@@ -16,6 +16,7 @@ from upsert_platform.graph.jobs import VERIFY
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.reconcile import RECONCILE
 from upsert_platform.graph.resources import PlatformResource, SparkResource
+from upsert_platform.sync.appended_rows import appended_remedy
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.comparison import Comparison, keep_verdict
 from upsert_platform.sync.destination_hop import DestinationHop
@@ -68,7 +69,7 @@ def _compared(
         state = hop.plan().state
         standing = standing_result(hop, state, key=key, names=names)
         asked = spark.times_asked
-        if is_comparable(hop) and is_asked_for(context.run):
+        if is_asked_for(context.run):
             if state.lost:
                 yield dg.AssetCheckResult(
                     check_name=keys.CHECK_LAST_VALUE,
@@ -88,6 +89,9 @@ def _compared(
         else:
             checked = state.verdict.batch if state.verdict else 0
             found = check_batch(spark.on_demand(), hop, after=checked, upto=state.applied_batch)
+        if found.untold:
+            yield _standing(target, key, state, found.untold, kept=hop.refused.count(), untold=True)
+            return
         stood = not keep_verdict(hop, found, state)
         shown_work = metadata.of_spark(spark.pages(since=asked), spark.take_work())
         if found.rows is not None:
@@ -106,7 +110,7 @@ def _compared(
             # The verdict that the destination keeps is that of the comparison, whatever is kept aside.
             severity=dg.AssetCheckSeverity.ERROR if fails else dg.AssetCheckSeverity.WARN,
             metadata={**metadata.of_comparison(found), "refused_rows": kept, "new": True, **shown_work},
-            description=_description(found, kept, target.name, names),
+            description=_description(hop, found, kept, names),
         )
     finally:
         hop.destination.close()
@@ -120,25 +124,26 @@ def standing_result(
     if found is None:
         return None
     if not found.differs:
-        return _standing(hop.target.table, key, state, found.told, kept=found.kept)
+        return _standing(hop.target.table, key, state, found.told, kept=found.kept, untold=found.untold)
     assert state.verdict is not None
     return dg.AssetCheckResult(
         check_name=keys.CHECK_LAST_VALUE,
         asset_key=key,
         passed=False,
         metadata={**metadata.of_state(state), "new": False, "batch": state.verdict.batch},
-        description=f"the last check failed ({state.verdict.detail}); {repair_remedy(names)}",
+        description=f"the last check failed ({state.verdict.detail}); {_remedy(hop, names)}",
     )
 
 
 def _standing(
-    target: Table, key: dg.AssetKey, state: DestinationState, told: str, *, kept: int = 0
+    target: Table, key: dg.AssetKey, state: DestinationState, told: str, *, kept: int = 0, untold: bool = False
 ) -> dg.AssetCheckResult:
     """The result of a check that has nothing new to compare: a planned check that yields none shows as skipped.
 
     Args:
         told: why there is nothing new.
         kept: rows that the table refused.
+        untold: nothing of the table is compared, which must not look like a proof.
     """
     return dg.AssetCheckResult(
         check_name=keys.CHECK_LAST_VALUE,
@@ -150,6 +155,7 @@ def _standing(
             "refused_rows": kept,
             "new": False,
             "batch": state.verdict.batch if state.verdict else 0,
+            **({"compared": 0} if untold else {}),
         },
         description=_refusals(kept, target.name) if kept else told,
     )
@@ -166,11 +172,16 @@ def is_asked_for(run: dg.DagsterRun) -> bool:
     return run.tags.get(keys.COMPLETE_TAG) == "true" or bool(run.asset_check_selection and not run.asset_selection)
 
 
-def _description(found: Comparison, kept: int, table: str, names: AssetKeys) -> str | None:
+def _description(hop: DestinationHop, found: Comparison, kept: int, names: AssetKeys) -> str | None:
     """Return what differs and its remedy, or None if nothing differs."""
     if not found.passed:
-        return f"{_example(found)}; {repair_remedy(names)}"
-    return _refusals(kept, table) if kept else None
+        return f"{_example(found)}; {_remedy(hop, names)}"
+    return _refusals(kept, hop.target.table.name) if kept else None
+
+
+def _remedy(hop: DestinationHop, names: AssetKeys) -> str:
+    """Return what to do about the rows of a table that differ."""
+    return repair_remedy(names) if is_comparable(hop) else appended_remedy(hop)
 
 
 def repair_remedy(names: AssetKeys) -> str:

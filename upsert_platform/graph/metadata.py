@@ -198,6 +198,7 @@ def of_comparison(found: Comparison) -> Mapping[str, Any]:
         **({} if found.complete else {"sampled_earlier_batches": found.earlier_batches}),
         **({"expired": found.expired} if found.expired else {}),
         **({"rows": found.rows} if found.rows is not None else {}),
+        **({"beside": found.beside} if found.beside else {}),
     }
     if found.sample:
         shown["sample"] = dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in found.sample])

@@ -24,7 +24,7 @@ from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
 from upsert_platform.sql.planning.arrivals import last_arrivals
-from upsert_platform.sql.planning.closing import final_windows, window_ends
+from upsert_platform.sql.planning.closing import final_windows, window_closings, window_ends
 from upsert_platform.sql.planning.from_clause import Find
 from upsert_platform.sql.planning.queries import PlannedQuery, plan_query, query_name
 from upsert_platform.sql.planning.scope import Relation, as_type, common_type
@@ -156,14 +156,23 @@ class _Branch:
         return last_arrivals(Project(node, columns), target.primary_key)
 
     def _planned(self) -> PlannedQuery:
-        """The query; its windows have clocks of their own where rows are given once these are closed."""
+        """The query; its windows have clocks of their own where those of a branch before it close by another time."""
         declaration, find = self.resolver.declaration, self.resolver.find
         planned = plan_query(declaration.query, find, lateness=declaration.lateness)
-        waits = not planned.found.node.appends or any(final_windows(item) for item in self.before)
-        if self.target.primary_key or not waits:
-            return planned
-        taken = {name for item in self.before for name in window_ends(item)}
+        taken = {name for item in self.before for name in self._apart(planned.found.node, item)}
         return plan_query(declaration.query, find, lateness=declaration.lateness, taken=taken) if taken else planned
+
+    def _apart(self, node: Node, before: Node) -> frozenset[str]:
+        """Names of ends of windows of a branch before this one that windows of this one must not have.
+
+        A clock goes by the name of the end. Windows that close by the same time may share one: what their results are
+        kept by, which names are a part of, stays as it was.
+        """
+        if not self.target.primary_key:
+            return window_ends(before) if not node.appends or final_windows(before) else frozenset()
+        mine, its = window_closings(node), window_closings(before)
+        differ = any(mine[name] != its[name] for name in mine.keys() & its.keys())
+        return frozenset(its) if differ else frozenset()
 
     def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:
         assert wanted.type is not None

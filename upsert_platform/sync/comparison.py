@@ -33,6 +33,8 @@ class Comparison:
         rows: that the table has, where all of them were looked at one by one.
         earlier_batches: of the batches before those that were to be compared, how many a sample of keys is from.
         sample: some differing rows: status, key, and the columns that differ with both values, as text.
+        beside: rows of a table without a key that were never appended, as others may do; no difference.
+        untold: why nothing was compared; empty where something was. Such a result is no verdict.
     """
 
     batch: int
@@ -46,6 +48,8 @@ class Comparison:
     expired: int = 0
     rows: int | None = None
     earlier_batches: int = 0
+    beside: int = 0
+    untold: str = ""
 
     @property
     def passed(self) -> bool:

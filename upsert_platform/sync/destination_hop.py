@@ -321,6 +321,16 @@ class DestinationHop:
             return self._last_written(frame, after=after, upto=upto)
         return self._last_written(computed(frame), after=after, upto=upto).drop(PARTITIONS_MET)
 
+    def every_change(self, spark: SparkSession, *, upto: int) -> DataFrame:
+        """The change frame of all batches up to one, for a destination without a key: no row is reduced with another.
+
+        Where an expression can fail for a row it has the column `transform.FAILED`.
+        """
+        from pyspark.sql import functions as F
+
+        frame = self._transformed(spark, self._reduced(spark, after=0, upto=upto))
+        return frame.drop(PARTITIONS_MET).withColumn(SEQUENCE, F.lit(upto).cast("bigint"))
+
     def sample(self, spark: SparkSession, *, upto: int, one_in: int) -> DataFrame:
         """Return the last rows up to a batch of about one in `one_in` keys of the source, which has a key."""
         names = [column.name for column in stored_columns(self.target.source.table)]

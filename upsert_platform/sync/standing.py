@@ -12,6 +12,7 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.quarantine import NothingDecoded, nothing_decoded, quarantined_count
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.platform_options import platform_settings
+from upsert_platform.sync.appended_rows import BATCH_IS_UNTOLD, untold_reason
 from upsert_platform.sync.verify import is_comparable
 
 if TYPE_CHECKING:
@@ -137,11 +138,13 @@ class StandingVerdict:
         told: why there is nothing new; empty where the last verdict is that rows differ.
         kept: rows that the table refused.
         differs: whether the last comparison found other rows.
+        untold: whether a sync never compares anything of the table, so that the result is no proof of its rows.
     """
 
     told: str = ""
     kept: int = 0
     differs: bool = False
+    untold: bool = False
 
     @property
     def passed(self) -> bool:
@@ -151,10 +154,10 @@ class StandingVerdict:
 
 def standing_verdict(hop: DestinationHop, state: DestinationState) -> StandingVerdict | None:
     """Return the verdict that stands, or None where a sync has batches to compare."""
-    if not is_comparable(hop):
-        return StandingVerdict("rows are appended: there is no last value per key to look for")
     if state.verdict is not None and not state.verdict.passed:
         return StandingVerdict(differs=True)
+    if not is_comparable(hop):
+        return StandingVerdict(untold_reason(hop) or BATCH_IS_UNTOLD, kept=hop.refused.count(), untold=True)
     checked = state.verdict.batch if state.verdict else 0
     if checked < state.applied_batch:
         return None

@@ -39,7 +39,9 @@ from upsert_platform.core.destination import (
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.model import Column
-from upsert_platform.core.types import LogicalType, TypeName, quote_name
+from upsert_platform.core.types import quote_name
+from upsert_platform.sync.appended_rows import check_appended
+from upsert_platform.sync.comparable_values import comparable
 from upsert_platform.sync.comparison import SAMPLE_ROWS, SHOWN_ROWS, Comparison, describe, sampled_since
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.equal_in_tasks import equal_everywhere, equal_in_tasks
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
 
 NO_ROWS: Final = EqualRows(0, 0)
 NO_DIFFERENCE: Final = ("refused", "expired")
-_ENTRY_KEY: Final = internal("entry_key")
-_ENTRY_VALUE: Final = internal("entry_value")
 CHANGE: Final = internal("change")
 _MOST_BUCKETS: Final = 2048
 """Of the buckets of `equal_buckets`, so many are joined by their numbers."""
@@ -117,6 +117,8 @@ def _check_since(
 
 def check_everything(spark: SparkSession, hop: DestinationHop, *, upto: int) -> Comparison:
     """Compares every row of the destination with the changelog up to the applied batch."""
+    if not is_comparable(hop):
+        return check_appended(spark, hop, upto=upto)
     if isinstance(hop.destination, ComparesRecords):
         return _compare_records(spark, hop, hop.destination, after=0, upto=upto, complete=True)
     equality = equal_everywhere(spark, hop, upto=upto)
@@ -275,7 +277,7 @@ def _found(hop: DestinationHop, actual: DataFrame) -> DataFrame:
 def _placed(hop: DestinationHop, letter: str) -> list[SparkColumn]:
     keys = [_column(name).alias(f"k{index}") for index, name in enumerate(hop.destination.primary_key)]
     others = enumerate(_other_columns(hop).items())
-    return [*keys, *(_comparable(_column(name), kind).alias(f"{letter}{place}") for place, (name, kind) in others)]
+    return [*keys, *(comparable(_column(name), kind).alias(f"{letter}{place}") for place, (name, kind) in others)]
 
 
 def _as_stored(
@@ -399,41 +401,6 @@ def _has_times(kind: str) -> bool:
     return "timestamp" in kind or "date" in kind
 
 
-def _comparable(value: SparkColumn, column: Column) -> SparkColumn:
-    """A value that Spark can compare: maps are their entries in the order of keys."""
-    assert column.type is not None
-    return _without_maps(value, column.type) if _holds_map(column.type) else value
-
-
-def _holds_map(kind: LogicalType) -> bool:
-    return any(part.name in (TypeName.MAP, TypeName.MULTISET) for part in kind.parts())
-
-
-def _without_maps(value: SparkColumn, kind: LogicalType) -> SparkColumn:
-    """A value with sorted lists of entries, key and value, in the place of maps."""
-    from pyspark.sql import functions as F
-
-    if not _holds_map(kind):
-        return value
-    if kind.name is TypeName.ROW:
-        fields = [_without_maps(value.getField(field.name), field.type).alias(field.name) for field in kind.fields]
-        return F.when(value.isNotNull(), F.struct(*fields))
-    element = kind.element
-    assert element is not None
-    if kind.name is TypeName.ARRAY:
-        return F.transform(value, lambda item: _without_maps(item, element))
-    key = element if kind.name is TypeName.MULTISET else kind.key
-    assert key is not None
-
-    def entry(item: SparkColumn) -> SparkColumn:
-        told = item["value"]
-        if kind.name is TypeName.MAP:
-            told = _without_maps(told, element)
-        return F.struct(_without_maps(item["key"], key).alias(_ENTRY_KEY), told.alias(_ENTRY_VALUE))
-
-    return F.array_sort(F.transform(F.map_entries(value), entry))
-
-
 def _column(name: str) -> SparkColumn:
     from pyspark.sql import functions as F
 
@@ -441,7 +408,7 @@ def _column(name: str) -> SparkColumn:
 
 
 def is_comparable(hop: DestinationHop) -> bool:
-    """Return whether the changelog tells what rows of the destination must be."""
+    """Return whether the changelog tells what rows of a batch's keys must be; else there are appended rows alone."""
     return bool(hop.destination.primary_key) or isinstance(hop.destination, ComparesRecords)
 
 

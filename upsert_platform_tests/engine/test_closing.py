@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog import rows
-from upsert_platform.core.plan import Query
+from upsert_platform.core.plan import Query, Window
 from upsert_platform.engine import store
 from upsert_platform.engine.engine import QueryBatch
 from upsert_platform.engine.rebuild import rebuild
@@ -22,7 +22,9 @@ from upsert_platform.engine.store import QueryStore
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.reader import Fault
 from upsert_platform_tests.engine.reckoning import LATENESS, MINUTE, NOON, Reckoning, windows
-from upsert_platform_tests.engine.world import START, Kept, World, declared, plan_query, same_rows
+from upsert_platform_tests.engine.world import DDL, START, Kept, World, declared, plan_query, same_rows
+from upsert_platform_tests.sql.planning.test_finals import nodes
+from upsert_platform_tests.sql.reading import errors, read
 
 
 def planned(sql: str, *, lateness: timedelta | None = LATENESS) -> Query:
@@ -192,3 +194,74 @@ def test_windows_close_by_the_time_of_one_table_alone() -> None:
     without = f"SELECT {columns}, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '3' MINUTES))"
     with pytest.raises(Fault, match="windows close behind a watermark: declare WATERMARK FOR ts"):
         plan_query(f"{without} GROUP BY {columns}", lateness=0)
+
+
+MERGED = """
+SET 'table.exec.emit.allow-lateness' = '{}';
+INSERT INTO kept SELECT 'v', window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '3' MINUTES))
+  GROUP BY window_start, window_end;
+{}
+INSERT INTO kept SELECT 'o', window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '3' MINUTES))
+  GROUP BY window_start, window_end;
+"""
+
+
+def merged(first: str, then: str, *, table: str = "orders") -> Query:
+    """The query of two statements into one keyed table, of which the second has a setting before it."""
+    watermark = ", WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE"
+    tables = DDL.replace("ts TIMESTAMP(3)", f"ts TIMESTAMP(3){watermark}")
+    target = (
+        "CREATE TABLE kept (t STRING, e TIMESTAMP(3), n BIGINT, PRIMARY KEY (t, e) NOT ENFORCED)"
+        " WITH ('connector' = 'upsert-kafka');"
+    )
+    scripts, problems = read(tables + target + MERGED.format(first, then, table))
+    assert errors(problems) == []
+    (insert,) = scripts.inserts
+    assert insert.query is not None
+    return insert.query
+
+
+def _order(world: World, moment: datetime) -> dict[str, Any]:
+    world.offsets["orders"] += 1
+    return {
+        "oid": world.offsets["orders"], "uid": 1, "amount": 1, "kind": "a", "ts": moment, rows.PARTITION: 0,
+        rows.TOPIC: "orders", rows.KIND: rows.KIND_UPDATE_AFTER, rows.ROW: 0, rows.TIMESTAMP: START,
+        rows.OFFSET: world.offsets["orders"],
+    }  # fmt: skip
+
+
+def test_windows_of_several_statements_close_each_by_its_own_table(tmp_path: Path) -> None:
+    """A table that is behind does not hold open the windows of the statement beside it."""
+    world = World(tmp_path, random.Random(35))
+    kept = Kept(world, merged("0 s", ""))
+    late = []
+    for ahead, behind in ((NOON, NOON), (NOON + 60 * MINUTE, NOON + MINUTE), (NOON, NOON)):
+        world.write("views", [_view(world, ahead, 0)])
+        world.write("orders", [_order(world, behind)])
+        done = kept.advance()
+        assert done is not None
+        late.append(done.late)
+    assert late == [0, 0, 1]
+    first = NOON + 3 * MINUTE
+    assert {(name, n) for name, end, n in kept.result() if end == first} == {("v", 1), ("o", 3)}
+
+
+@pytest.mark.parametrize(("then", "views"), [("SET 'table.exec.emit.allow-lateness' = '2 h';", 2), ("", 1)])
+def test_windows_of_several_statements_stay_open_as_long_as_each_says(then: str, views: int, tmp_path: Path) -> None:
+    """Both read one table, whose time is the same for both; only how late a row may be differs."""
+    world = World(tmp_path, random.Random(36))
+    kept = Kept(world, merged("0 s", then, table="views"))
+    for moment in (NOON, NOON + 60 * MINUTE, NOON):
+        world.write("views", [_view(world, moment, 0)])
+        assert kept.advance() is not None
+    first = NOON + 3 * MINUTE
+    assert {(name, n) for name, end, n in kept.result() if end == first} == {("v", 1), ("o", views)}
+
+
+def test_windows_that_close_by_the_same_time_keep_the_names_of_their_state() -> None:
+    """A query whose clock was right when it was shared goes on with its state; one whose was not has another name."""
+    ends = [
+        [node.names[1] for node in nodes(merged("0 s", then, table=table).plan) if isinstance(node, Window)]
+        for then, table in (("", "views"), ("SET 'table.exec.emit.allow-lateness' = '1 s';", "views"), ("", "orders"))
+    ]
+    assert [len(set(names)) for names in ends] == [1, 2, 2]

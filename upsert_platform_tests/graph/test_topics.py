@@ -101,3 +101,8 @@ def test_every_record_of_a_table_without_key_is_appended_once_and_overwriting_gi
     for table in (stack.table, f"{stack.table}_whole"):
         with client.execute_sql(f"SELECT device, reading FROM {table}").open_reader(tunnel=True) as reader:
             assert sorted(record["reading"] for record in reader) == pytest.approx(expected)
+    verified = {
+        item.asset_key.path[-1]: (item.passed, *(item.metadata[name].value for name in ("compared", "missing", "rows")))
+        for item in stack.run("verify").get_asset_check_evaluations()
+    }
+    assert verified == dict.fromkeys(("events_warehouse", "events_whole"), (True, 72, 0, 72))

@@ -94,6 +94,11 @@ def window_ends(node: Node) -> frozenset[str]:
     return frozenset(item.names[1] for item in _windows(node))
 
 
+def window_closings(node: Node) -> dict[str, Closing | None]:
+    """Names of the ends of all windows of a plan to what closes them; None of those that stay open."""
+    return {item.names[1]: item.closing for item in _windows(node)}
+
+
 def _windows(node: Node) -> list[Window | Session]:
     own = [node] if isinstance(node, (Window, Session)) else []
     return [*own, *(found for item in node.inputs for found in _windows(item))]
