@@ -32,6 +32,7 @@ WITHOUT_DECLARED_COLUMNS: Final = {
     "datagen/source.py": {"rows_{}"},
     "graph/replay.py": {""},
     "sync/checkups/lake.py": {"n"},
+    "sync/appended_rows.py": {"k{}"},
     "sync/destination_hop.py": {"deleted", "deletes", "k{}", "met"},
     "sync/replay_topic.py": {"c{}"},
     "sync/verify.py": {"count", "found", "k{}", "p{}", "{}{}"},
