@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,6 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from upsert_platform.changelog.head import Head
     from upsert_platform.changelog.store import ChangelogStore
 
@@ -28,10 +27,15 @@ class AccountSums:
     decoded: bool = False
 
 
-_MOST_BATCHES: Final = 100_000
-"""Accounts of so many are held together: 20 MB for each range that a batch reads."""
+_MOST_BATCHES: Final = 10_000
+"""Accounts of so many batches are read together; a batch has one for each range that it reads."""
+_MOST_TEXTS: Final = 100_000
+"""So many accounts are parsed together: a topic may have hundreds of partitions."""
 _known: dict[tuple[str, str], tuple[int, AccountSums]] = {}
-"""By changelog: up to which batch, and the sums. Accounts of a batch stay as they are, so a process reads them once."""
+"""By changelog: up to which batch, and the sums. Accounts of a batch stay as they are, so a process reads them once.
+
+A process that does not look while a backup is put back and passed by new batches goes on with the sums from before.
+"""
 
 
 def account_sums(store: ChangelogStore, head: Head) -> AccountSums:
@@ -43,23 +47,22 @@ def account_sums(store: ChangelogStore, head: Head) -> AccountSums:
     for after in range(batch, head.batch, _MOST_BATCHES):
         upto = min(after + _MOST_BATCHES, head.batch)
         found = store.read_arrow([rows.ACCOUNTING], kind=rows.KIND_ACCOUNTING, after=after, upto=upto)
-        sums = _added(sums, found.column(0))
+        for start in range(0, found.num_rows, _MOST_TEXTS):
+            sums = _added(sums, found.column(0).slice(start, _MOST_TEXTS).to_pylist())
     _known[place] = head.batch, sums
     return sums
 
 
-def _added(sums: AccountSums, texts: pa.ChunkedArray) -> AccountSums:
+def _added(sums: AccountSums, texts: Sequence[str]) -> AccountSums:
+    """The sums with those of accounts, as JSON."""
     import pyarrow as pa
     import pyarrow.compute as pc
     from pyarrow.json import ParseOptions, read_json
 
-    if not len(texts):
-        return sums
     counts = ("records", "kept", "tombstones")
     schema = pa.schema([("topic", pa.string()), *((name, pa.int64()) for name in counts)])
     options = ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    lines = pc.binary_join(pa.ListArray.from_arrays([0, len(texts)], texts.combine_chunks()), "\n")
-    found = read_json(pa.py_buffer(lines[0].as_py().encode()), parse_options=options)
+    found = read_json(pa.py_buffer("\n".join(texts).encode()), parse_options=options)
     read = found.filter(pc.not_equal(found.column("topic"), ACCOUNT_TOPIC))
     return AccountSums(
         sums.records + (pc.sum(read.column("records")).as_py() or 0),

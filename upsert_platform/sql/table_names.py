@@ -71,15 +71,18 @@ def short_name(path: Path) -> str:
 
 
 def unknown_catalogs(named: Sequence[tuple[str, SourceLocation]], declared: Collection[str]) -> Iterator[Problem]:
-    """Yield a problem for each catalog that statements name and none declares, where it is named first."""
+    """Yield a problem for each catalog that statements name, where it is named first.
+
+    Args:
+        declared: catalogs that are known: of CREATE CATALOG, or in the name of a declared table.
+    """
     told = {*_CATALOGS, *declared}
     for catalog, place in named:
         if catalog not in told:
             told.add(catalog)
             message = (
                 f"catalog '{catalog}' is not known: the tables of a project are those that it declares. Write CREATE"
-                f" CATALOG {quote_name(catalog)} WITH ('type' = '{IN_MEMORY}') before, and CREATE TABLE"
-                f" {quote_name(catalog)}.<database>.<table> (...) WITH ('connector' = ...) for each table in it"
+                f" TABLE {quote_name(catalog)}.<database>.<table> (...) WITH ('connector' = ...) for each table in it"
             )
             yield Problem(message, place)
 

@@ -25,9 +25,12 @@ def _commit(store: ChangelogStore, *accounts: RangeAccount) -> None:
     assert store.append(files, head=head, positions=head.positions, run="run") is not None
 
 
-@pytest.mark.parametrize("most", [1, 2, 100_000])
-def test_sums_are_those_of_all_accounts(most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_BATCHES", most)
+@pytest.mark.parametrize(("batches", "texts"), [(1, 100), (2, 3), (100, 1)])
+def test_sums_are_those_of_all_accounts(
+    batches: int, texts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_BATCHES", batches)
+    monkeypatch.setattr(module, "_MOST_TEXTS", texts)
     store = ChangelogStore(str(tmp_path / "orders"), declared())
     assert (account_sums(store, store.create()).records, account_sums(store, store.create()).decoded) == (0, False)
     records = 0
@@ -40,6 +43,8 @@ def test_sums_are_those_of_all_accounts(most: int, tmp_path: Path, monkeypatch: 
     _commit(store, RangeAccount("b", 1, 0, 1, records=1, kept=1, rows=1))
     found = account_sums(store, store.create())
     assert (found.records, found.decoded) == (records + 1, True)
+    module._known.clear()
+    assert account_sums(store, store.create()) == found, "by a process that reads all of them"
 
 
 def test_accounts_of_a_batch_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

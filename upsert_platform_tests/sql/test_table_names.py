@@ -120,7 +120,7 @@ def test_a_declaration_changes_no_name_of_another_table() -> None:
         (table("ods.a") + table("`ods.a`"), "2: table 'ods.a' is declared twice"),
         (table("a") + "INSERT INTO a SELECT * FROM hive.ods.a;",
          "2: catalog 'hive' is not known: the tables of a project are those that it declares."
-         " Write CREATE CATALOG `hive` WITH ('type' = 'generic_in_memory')"),
+         " Write CREATE TABLE `hive`.<database>.<table> (...) WITH ('connector' = ...)"),
         (table("a.b.c.d"), "1: 'a.b.c.d' has 4 parts"),
         (table("a") + table("b") + "INSERT INTO b WITH a AS (SELECT * FROM b) SELECT * FROM default_database.a;",
          "3: table 'default_catalog.default_database.a' has the name of a query of WITH, 'a': rename that query"),
