@@ -175,11 +175,11 @@ def _check_commit(
         head: of the input.
         after: the batch of it that the query has applied, and `applied` that batch's commit, empty if unknown.
     """
-    if after > head.batch or (after and applied and source.commit_of(after) != applied):
+    known = head.run if after == head.batch else source.commit_of(after) if applied and after < head.batch else None
+    if after > head.batch or (after and applied and known != applied):
         was = f" of commit '{applied}'" if applied else ""
         now = f"ends with batch {head.batch} of commit '{head.run}'"
         if after <= head.batch:
-            known = source.commit_of(after)
             now = f"has batch {after} of commit '{known}'" if known else f"no longer knows the commit of batch {after}"
         raise ChangelogError(
             f"query '{store.query.name}' has applied batch {after}{was} of '{name}', but the changelog at {source.uri}"

@@ -16,6 +16,8 @@ from upsert_platform.engine.runners import LocalRunner
 from upsert_platform_tests.engine.test_merge import TARGET, query_of
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 
+pytestmark = pytest.mark.whole_runs
+
 Records = Sequence[dict[str, Any]]
 Rows = dict[Any, tuple[Any, ...]]
 

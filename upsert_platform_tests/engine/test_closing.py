@@ -26,6 +26,8 @@ from upsert_platform_tests.engine.world import DDL, START, Kept, World, declared
 from upsert_platform_tests.sql.planning.test_finals import nodes
 from upsert_platform_tests.sql.reading import errors, read
 
+pytestmark = pytest.mark.whole_runs
+
 
 def planned(sql: str, *, lateness: timedelta | None = LATENESS) -> Query:
     """A query over tables with a watermark."""

@@ -28,6 +28,8 @@ from upsert_platform_tests.campaign import first_of
 from upsert_platform_tests.engine.statements import STATEMENTS
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 
+pytestmark = pytest.mark.whole_runs
+
 
 class KilledError(Exception):
     """Stands for the end of a process."""

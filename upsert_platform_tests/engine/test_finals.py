@@ -25,6 +25,8 @@ from upsert_platform_tests.engine.test_faults import DyingRunner, KilledError
 from upsert_platform_tests.engine.world import DDL, START, Kept, World, same_rows
 from upsert_platform_tests.sql.reading import errors, read
 
+pytestmark = pytest.mark.whole_runs
+
 MINUTE = timedelta(minutes=1)
 NOON = datetime(2024, 5, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
 DELAY = MINUTE
@@ -180,8 +182,7 @@ def _waiting(kept: Kept) -> int:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few buckets, and files of state that are merged soon."""
-    monkeypatch.setattr(store, "BUCKETS", 2)
+    """Files of state are merged soon."""
     monkeypatch.setattr(state, "MOST_FILES", 3)
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from upsert_platform.core.plan import Materialize
-from upsert_platform.engine import store
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.variables import Variables
@@ -103,11 +102,6 @@ CASES = {
 SPARK = ("end of a window, and its text", "a formatted start of a window", "the text of a table's key",
          "keys of both sides of a full join")  # fmt: skip
 """Their expressions are computed by Spark."""
-
-
-@pytest.fixture(autouse=True)
-def _few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUCKETS", 2)
 
 
 def _target(columns: str) -> str:

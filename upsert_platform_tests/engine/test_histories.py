@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from upsert_platform.engine import store
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform_tests.campaign import first_of, seeds
@@ -22,12 +21,6 @@ from upsert_platform_tests.engine.world import Kept, World, plan_query, same_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(autouse=True)
-def _few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small histories fill few buckets; each costs a little."""
-    monkeypatch.setattr(store, "BUCKETS", 2)
 
 
 # Of two statements one takes this way in each run, and the other one the way of all batches at once.

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsert_platform.engine import store
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.sql.evaluation import flink_sql, prepared
 from upsert_platform.sql.variables import Variables
@@ -32,11 +31,6 @@ COUNT = 3000
 _ALL_COLUMNS = 'price DESC, auction, bidder, channel, url, "dateTime", extra)'
 ONE_ROW = ("q0", "q1", "q2", "q10", "q21", "q22")
 """Queries that look at one row at a time."""
-
-
-@pytest.fixture(autouse=True)
-def _few_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUCKETS", 2)
 
 
 def _insert(name: str, sources: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from upsert_platform.engine import engine, reading, state, store, tasks
+from upsert_platform.engine import engine, reading, state, tasks
 from upsert_platform.engine.explain import explain_plan
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.engine.upkeep import compact
@@ -53,7 +53,6 @@ OVERS = {
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUCKETS", 2)
     monkeypatch.setattr(state, "MOST_FILES", 3)
     monkeypatch.setattr(reading, "_CHUNK", 4)
     monkeypatch.setattr(tasks, "_WAITING", 7)

@@ -18,6 +18,8 @@ from upsert_platform_tests.engine.people import DIM, ORDERS, Arrived, kept_over,
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 
+pytestmark = pytest.mark.whole_runs
+
 STATEMENTS = {
     "groups": "SELECT kind, COUNT(*) AS n, COUNT(DISTINCT uid) AS u, MAX(amount) AS hi FROM orders GROUP BY kind",
     "a join": "SELECT o.oid, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id",

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.engine import store
 from upsert_platform.engine.runners import LocalRunner
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform_tests.engine.world import Kept, World, plan_query, same_rows
@@ -37,9 +36,8 @@ STATEMENTS = {
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_steps_in_spark_give_what_a_computation_from_nothing_gives(
-    name: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    monkeypatch.setattr(store, "BUCKETS", 2)
     sql = STATEMENTS[name]
     world = World(tmp_path, random.Random(name))
     kept = Kept(world, plan_query(sql), runner=LocalRunner(lambda: prepared(spark)))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from upsert_platform.changelog import rows
-from upsert_platform.engine import engine, reading, store, tasks
+from upsert_platform.engine import engine, reading, tasks
 from upsert_platform.engine.explain import explain_plan
 from upsert_platform.engine.rebuild import rebuild
 from upsert_platform.engine.runners import LocalRunner
@@ -35,7 +35,6 @@ VIEWS = "(SELECT *, PROCTIME() AS proc FROM views)"
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUCKETS", 2)
     monkeypatch.setattr(reading, "_CHUNK", 4)
     monkeypatch.setattr(tasks, "_WAITING", 7)
     monkeypatch.setattr(engine, "_FEW_ROWS", 1)

@@ -111,6 +111,12 @@ def random_row(name: str, rng: random.Random) -> dict[str, Any]:
             "secs": some([None, rng.randrange(50)]), "ts": at}  # fmt: skip
 
 
+@lru_cache(maxsize=1)
+def _database() -> duckdb.DuckDBPyConnection:
+    """One database of the process: to make one takes longer than most questions to it."""
+    return duckdb.connect()
+
+
 KEYS = {"users": ("id", 10), "orders": ("oid", 25)}
 
 
@@ -133,6 +139,7 @@ class World:
         for name, table in declared().items():
             mode = "upsert" if table.primary_key else "append"
             self.stores[name] = ChangelogStore(str(self.folder / "changelogs" / name), table, mode=mode)
+            self.stores[name].keep_open()  # as continuous mode does: to open a table takes longer than a small batch
             self.rows[name], self.offsets[name] = [], 0
 
     def change(self, name: str, count: int) -> None:
@@ -179,7 +186,7 @@ class World:
 
     def snapshots(self) -> duckdb.DuckDBPyConnection:
         """A database with what the topics end with; `_in_order` is a table with the place of each row in `_at`."""
-        connection = duckdb.connect()
+        connection = _database().cursor()  # a session of its own: what is temporary is seen by it alone
         for name, store in self.stores.items():
             schema = pa.schema(
                 [pa.field(item.name, arrow_type(item.type)) for item in store.table.columns if item.type is not None]
@@ -188,7 +195,7 @@ class World:
             connection.register(
                 f"{name}_in_order", held.append_column("_at", pa.array(range(held.num_rows), pa.int64()))
             )
-            connection.execute(f"CREATE VIEW {name} AS SELECT * EXCLUDE (_at) FROM {name}_in_order")
+            connection.execute(f"CREATE TEMP VIEW {name} AS SELECT * EXCLUDE (_at) FROM {name}_in_order")
         return connection
 
 
@@ -204,7 +211,9 @@ class Kept:
 
     @cached_property
     def store(self) -> QueryStore:
-        return QueryStore(str(self.world.folder / "queries" / self.name), self.query)
+        found = QueryStore(str(self.world.folder / "queries" / self.name), self.query)
+        found.keep_open()
+        return found
 
     def advance(self, *, most_rows: int = 1 << 30) -> QueryBatch | None:
         """Applies what is new; None when nothing is."""

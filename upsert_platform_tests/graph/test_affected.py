@@ -13,6 +13,8 @@ from upsert_platform import testing
 from upsert_platform.graph.affected import following, written
 from upsert_platform.graph.keys import AS_DECLARED
 
+pytestmark = pytest.mark.whole_runs
+
 KAFKA = """'connector' = 'upsert-kafka', 'properties.bootstrap.servers' = '${BROKERS}', 'key.format' = 'json',
   'value.format' = 'json'"""
 STORE = """'connector' = 'tablestore', 'tablestore.endpoint' = '${STORE}', 'tablestore.instance.name' = 'shop',

@@ -12,6 +12,8 @@ import pytest
 from upsert_platform import testing
 from upsert_platform.testing.tables import MemoryTable
 
+pytestmark = pytest.mark.whole_runs
+
 SQL = """
 CREATE TABLE events (id BIGINT, name STRING) WITH (
   'connector' = 'kafka', 'topic' = 'events', 'properties.bootstrap.servers' = '${BROKERS}', 'format' = 'json',

@@ -12,6 +12,8 @@ from upsert_platform.cli.main import main
 from upsert_platform.sync import audit as audit_module
 from upsert_platform_tests.graph.stack import Stack
 
+pytestmark = pytest.mark.whole_runs
+
 
 def audit(stack: Stack, table: str, *arguments: str) -> tuple[int, str]:
     found = CliRunner().invoke(main, ["audit", table, "--project", str(stack.project), *arguments])

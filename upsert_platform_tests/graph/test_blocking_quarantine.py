@@ -14,6 +14,8 @@ from upsert_platform.changelog.replays import ACCOUNT_TOPIC
 from upsert_platform.sync.binding import changelog_of
 from upsert_platform.sync.discard import discard
 
+pytestmark = pytest.mark.whole_runs
+
 SQL = """
 CREATE TABLE users (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '${BROKERS}',

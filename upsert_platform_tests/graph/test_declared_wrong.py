@@ -23,7 +23,7 @@ PAGE = Path(upsert_platform.__file__).parent.parent / "docs" / "declared-wrong.m
 ROWS = [(1, "one", "1.25"), (2, "two", "1.25"), (4, "four", "1.25")]
 EVENTS = "'connector' = 'kafka', 'scan.startup.mode' = 'earliest-offset', 'format' = 'json'"
 FORMATS = "'key.format' = 'json', 'value.format' = 'json'"
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 @dataclass(frozen=True)

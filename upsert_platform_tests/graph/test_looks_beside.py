@@ -24,6 +24,8 @@ from upsert_platform.sync.looks import Asked, Kind, Look, Looks
 from upsert_platform_tests.graph.stack import Stack
 from upsert_platform_tests.referee.judging import records_of
 
+pytestmark = pytest.mark.whole_runs
+
 CHECKS = {"offsets_accounted": True, "quarantine_below": True}
 USERS, SERVING, WAREHOUSE = (
     Asked(Kind.CHANGELOG, "users"), Asked(Kind.TABLE, "users_serving"), Asked(Kind.TABLE, "users_warehouse")

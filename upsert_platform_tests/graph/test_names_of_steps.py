@@ -13,6 +13,8 @@ from upsert_platform import testing
 from upsert_platform.graph.translator import TranslatorData, UpsertTranslator
 from upsert_platform_tests.campaign import first_of
 
+pytestmark = pytest.mark.whole_runs
+
 TABLE = """
 CREATE TABLE `{name}` (id BIGINT, name STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = '{topic}', 'properties.bootstrap.servers' = '${{BROKERS}}',

@@ -15,7 +15,7 @@ from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_reconcile import command, repair
 from upsert_platform_tests.referee.judging import maxcompute_table
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 COLUMNS = {"user_id": "BIGINT", "name": "STRING", "region": "STRING"}
 CHECK = "last_value_per_key:users_warehouse"

@@ -16,7 +16,7 @@ from upsert_platform.cli.main import main
 from upsert_platform.sync import leased
 from upsert_platform_tests.graph.stack import Stack
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 @pytest.fixture

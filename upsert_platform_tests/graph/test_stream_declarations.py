@@ -10,6 +10,8 @@ from upsert_platform import testing
 from upsert_platform.core.errors import StaleDeclarationError
 from upsert_platform.sync.streaming.steps import ChangelogStep
 
+pytestmark = pytest.mark.whole_runs
+
 SQL = """
 CREATE TABLE users (id BIGINT, name STRING${MORE}, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '${BROKERS}',

@@ -29,6 +29,8 @@ from upsert_platform.sync.streaming.reports import Reporter
 from upsert_platform_tests.graph.stack import Stack, checks_of
 from upsert_platform_tests.graph.test_project_component import CHECKOUT, make_code_location
 
+pytestmark = pytest.mark.whole_runs
+
 HOUSE = """
 CREATE TABLE users (id BIGINT, name STRING, region STRING, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'users', 'properties.bootstrap.servers' = '127.0.0.1:1',

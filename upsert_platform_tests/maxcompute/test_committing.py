@@ -25,6 +25,8 @@ from upsert_platform_tests.maxcompute.fault_proxy import Fault, FaultProxy, faul
 from upsert_platform_tests.maxcompute.frames import stored
 from upsert_platform_tests.maxcompute.sending import batch, open_job, open_tunnel_job, send
 
+pytestmark = pytest.mark.whole_runs
+
 Opened = Callable[..., MaxComputeDestination]
 COMMITS = {"insert": "TableCommitWriteSession", "upsert": "TableCommitWriteSession", "tunnel": "POST upserts"}
 CONFLICT = json.dumps(

@@ -27,6 +27,8 @@ from upsert_platform_tests.local.maxcompute.server import ServerHandle
 from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.sending import let_lease_end
 
+pytestmark = pytest.mark.whole_runs
+
 LONG = timedelta(seconds=60)
 
 

@@ -22,6 +22,8 @@ from upsert_platform_tests.task_rows import task_rows
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 def test_rows_are_put_replaced_and_deleted(
     spark: SparkSession, maxcompute: ServerHandle, opened: Callable[..., MaxComputeDestination]

@@ -21,6 +21,8 @@ from upsert_platform_tests.maxcompute.frames import stored, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Opened = Callable[..., MaxComputeDestination]
 COMPACT = {"upsert_major-compact_enable": "true", "upsert_major-compact_min-commits": "2"}
 

@@ -20,6 +20,8 @@ from upsert_platform_tests.sql.reading import read
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Opened = Callable[..., MaxComputeDestination]
 PEOPLE = [("Bob", 1), ("Tom", 22), ("Kim", 42), ("Kim", 42), ("Bob", 1)]
 

@@ -17,6 +17,8 @@ from upsert_platform_tests.maxcompute.frames import stored, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Make = Callable[..., MaxComputeTable]
 DELTA = '"transactional"="true", "write.bucket.num"="4"'
 PARTIAL = f'{DELTA}, "acid.partial.fields.update.enable"="true"'

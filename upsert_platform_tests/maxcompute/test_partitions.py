@@ -24,6 +24,8 @@ from upsert_platform_tests.sync.expecting import checked
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COLUMNS = {"id": "BIGINT", "v": "STRING", "ds": "STRING"}
 MOVES = {"sink_partition_move-rows": "true"}
 Opened = Callable[..., MaxComputeDestination]

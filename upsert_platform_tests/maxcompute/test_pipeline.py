@@ -18,6 +18,8 @@ from upsert_platform_tests.local.maxcompute.server import ServerHandle
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 KEYED = "CREATE TABLE {t} (id BIGINT NOT NULL, v STRING, PRIMARY KEY (id)) TBLPROPERTIES ('transactional'='true')"
 PLAIN = "CREATE TABLE {t} (id BIGINT, v STRING)"
 

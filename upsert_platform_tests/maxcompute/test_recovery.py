@@ -28,6 +28,8 @@ from upsert_platform_tests.maxcompute.fault_proxy import Fault, fault_proxy
 from upsert_platform_tests.maxcompute.frames import stored
 from upsert_platform_tests.maxcompute.sending import batch, let_lease_end, open_job, open_tunnel_job, send
 
+pytestmark = pytest.mark.whole_runs
+
 Opened = Callable[..., MaxComputeDestination]
 MINUTE = timedelta(seconds=60)
 

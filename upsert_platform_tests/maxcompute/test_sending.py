@@ -22,6 +22,8 @@ from upsert_platform_tests.soak.partition_kills import open_sessions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Make = Callable[..., MaxComputeTable]
 COLUMNS = {"id": "BIGINT", "ds": "STRING"}
 PARTITIONS = 40

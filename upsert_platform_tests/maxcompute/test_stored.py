@@ -34,6 +34,8 @@ from upsert_platform_tests.maxcompute.frames import stored, write
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Opened = Callable[..., MaxComputeDestination]
 UPSERT = {"sink.operation": "upsert"}
 MOVES = {"sink_partition_move-rows": "true"}

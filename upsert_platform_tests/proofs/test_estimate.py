@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from pyspark.sql import functions as F
 
 from upsert_platform.changelog.refused import RefusedStore
@@ -20,6 +21,8 @@ from upsert_platform_tests.sync.expecting import UNMASKED
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.whole_runs
 
 ROWS = 400
 

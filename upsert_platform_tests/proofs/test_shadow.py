@@ -22,7 +22,7 @@ from upsert_platform_tests.proofs.test_faults import TOPIC, write_project
 from upsert_platform_tests.proofs.test_lake_proof import KINDS, STORED
 from upsert_platform_tests.referee.judging import records_of, tablestore_table
 
-pytestmark = pytest.mark.usefixtures("spark")
+pytestmark = [pytest.mark.usefixtures("spark"), pytest.mark.whole_runs]
 
 
 def shadow(stack: Stack, table: str, *words: str) -> tuple[int, list[dict[str, Any]]]:

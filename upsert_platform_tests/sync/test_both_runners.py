@@ -29,6 +29,8 @@ from upsert_platform_tests.writing.in_memory import Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COLUMNS = """id BIGINT, k STRING, b BOOLEAN, t TINYINT, s SMALLINT, i INT, f FLOAT, d DOUBLE, n DECIMAL(20, 5),
   c CHAR(3), v VARCHAR(5), y BYTES, p BINARY(3), da DATE, ti TIME(6),
   ts TIMESTAMP(6), tl TIMESTAMP_LTZ(6), a ARRAY<STRING>, m MAP<STRING, INT>,

@@ -30,6 +30,8 @@ from upsert_platform_tests.writing.in_memory import Place
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 PAIR = pa.schema({"id": pa.int64(), "name": pa.string()})
 KEY = pa.schema([PAIR.field("id")])
 

@@ -20,6 +20,8 @@ from upsert_platform.sync.equal_sums import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 Row = tuple[Any, ...]
 _TEXTS = "k STRING, a STRING, b STRING"
 _SAME = [("1", "x", "y"), ("2", None, ""), ("3", "", None)]

@@ -18,6 +18,8 @@ from upsert_platform_tests.sync.expecting import checked
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 AT = "TIMESTAMP_NTZ'2024-05-06 07:08:09.{}'"
 SOON, LATER = AT.format("123456"), AT.format("123457")
 INSTANT = "TIMESTAMP'2024-05-06 07:08:09.{}'"

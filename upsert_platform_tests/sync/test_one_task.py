@@ -42,6 +42,8 @@ from upsert_platform_tests.writing.in_memory import MemoryDestination, Place
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 INSERT = Insert("users", "memory", ("`id`", "`name`"), None, "", SourceLocation("tables.sql", 1))
 NOON = dt.datetime.fromisoformat("2024-02-29 12:00:00.123456")
 OLD = dt.datetime.fromisoformat("1969-12-31 23:59:59.999999")

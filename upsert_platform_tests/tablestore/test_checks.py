@@ -19,6 +19,8 @@ from upsert_platform_tests.tablestore.test_destination import MINUTE, change_fra
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 COLUMNS = {"id": "BIGINT NOT NULL", "name": "STRING", "score": "DOUBLE"}
 Rows = Sequence[Mapping[str, Any]]
 FIRST = [{"id": n, "name": f"n{n}", "score": 1.0} for n in range(4)]

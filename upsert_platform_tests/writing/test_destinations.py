@@ -26,6 +26,8 @@ from upsert_platform.core.task_runner import LocalTaskRunner, RowsOfTask, SparkT
 from upsert_platform_tests.writing.conftest import DESTINATIONS, STRICT, Open, marked
 from upsert_platform_tests.writing.leases import die
 
+pytestmark = pytest.mark.whole_runs
+
 MINUTE = timedelta(seconds=60)
 NULLABLE = {"id": "BIGINT NOT NULL", "name": "STRING"}
 DDL = "id BIGINT, name STRING, _op STRING, _seq BIGINT"

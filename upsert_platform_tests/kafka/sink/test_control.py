@@ -17,6 +17,8 @@ from upsert_platform.kafka.sink.transactions import open_transactional
 from upsert_platform.kafka.topics import create_topic, describe_topic
 from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
 
+pytestmark = pytest.mark.whole_runs
+
 EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
 
 

@@ -25,6 +25,8 @@ from upsert_platform_tests.kafka.tables import declare, problems_of, read
 from upsert_platform_tests.kafka.writing import MINUTE, frame, span, write, written
 from upsert_platform_tests.writing.leases import die
 
+pytestmark = pytest.mark.whole_runs
+
 EXACTLY_ONCE = {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": "p"}
 
 

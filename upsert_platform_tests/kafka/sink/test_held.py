@@ -10,6 +10,8 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform_tests.kafka.writing import frame, write
 from upsert_platform_tests.sync.expecting import checked
 
+pytestmark = pytest.mark.whole_runs
+
 
 def compared(spark, destination, changes, tmp_path):
     """Counts of a whole check of a destination against a change frame."""

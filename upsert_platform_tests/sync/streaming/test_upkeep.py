@@ -34,6 +34,8 @@ from upsert_platform.sync.changelog_hop import ChangelogHop, ChangelogPlan
 from upsert_platform.sync.streaming import upkeep
 from upsert_platform_tests.kafka.tables import declare
 
+pytestmark = pytest.mark.whole_runs
+
 
 def commit(store: ChangelogStore, batch: int, *, rows_of_batch: int = 1) -> None:
     schema = rows.arrow_schema(store.table)

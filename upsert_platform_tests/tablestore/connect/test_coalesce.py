@@ -14,6 +14,8 @@ from upsert_platform.tablestore.connect.coalesce import merge, same_row
 from upsert_platform.tablestore.connect.values import AUTO_INCREMENT
 from upsert_platform.tablestore.encoder import RowOperation
 
+pytestmark = pytest.mark.whole_runs
+
 KEY = (("id", "k"),)
 _CELLS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9), max_size=3)
 

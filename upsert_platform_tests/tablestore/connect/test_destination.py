@@ -21,6 +21,8 @@ from upsert_platform_tests.tablestore.connect.test_compare import sink_on
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 IN_TABLE = {
     "runtime.error.mode": "tablestore",
     "runtime.error.table.name": "{table}_errors",
