@@ -133,7 +133,7 @@ def give_up() -> None:
 
 
 def _ended() -> JvmAhead | None:
-    """What was begun, when that is done; the next run of this process may begin anew."""
+    """The JVM that was begun, when it is there; the next run of this process may begin anew."""
     global _begun, _started
     if _begun is not None:
         _begun.join()
@@ -147,5 +147,5 @@ def _end(ahead: JvmAhead) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """What workers inherit; the variable of the arguments is `settings_file`'s."""
+    """Variables that workers inherit; the one of the JVM's arguments is set by `settings_file` for a moment."""
     return {name: value for name, value in os.environ.items() if name != SUBMIT_ARGUMENTS}
