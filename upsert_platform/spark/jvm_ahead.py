@@ -38,7 +38,11 @@ class JvmAhead:
     environment: Mapping[str, str]
 
 
-_OF_PYSPARK: Final = {"spark.serializer.objectStreamReset": "100", "spark.rdd.compress": "true"}
+_OF_PYSPARK: Final = {
+    "spark.serializer.objectStreamReset": "100",
+    "spark.rdd.compress": "True",
+    "spark.sql.artifact.isolation.enabled": "false",
+}
 """What PySpark sets in a SparkContext that it makes itself, if nothing else is said."""
 
 _begun: threading.Thread | None = None

@@ -29,13 +29,27 @@ assert spark.sparkContext.getConf().get("spark.rdd.compress") in ("true", "True"
 """
 
 
-def _run(text: str) -> None:
+def _run(text: str) -> str:
     done = subprocess.run([sys.executable, "-c", BEGIN + text], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
 
 
 def test_the_session_of_the_process_takes_it() -> None:
     _run(f"spark = session.open_session(brief=True)\nassert jvms() == ahead\n{WORKS}\nsession.stop_session(spark)")
+
+
+_SETTINGS = """
+changing = ("Time", ".id", ".port", ".dir", "JavaOptions")
+print(sorted(item for item in spark.sparkContext.getConf().getAll() if not item[0].endswith(changing)))
+"""
+
+
+def test_its_session_has_the_settings_of_one_that_pyspark_opens() -> None:
+    ahead = _run(f"spark = session.open_session(brief=True)\nassert jvms() == ahead\n{_SETTINGS}")
+    other = _run(f"jvm_ahead.give_up()\nspark = session.open_session(brief=True)\n{_SETTINGS}")
+    assert "spark.sql.session.timeZone" in ahead
+    assert ahead == other
 
 
 @pytest.mark.parametrize(
