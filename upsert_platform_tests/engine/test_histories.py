@@ -22,6 +22,8 @@ from upsert_platform_tests.engine.world import Kept, World, plan_query, same_row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.whole_runs
+
 
 # Of two statements one takes this way in each run, and the other one the way of all batches at once.
 @pytest.mark.parametrize("seed", seeds(2))

@@ -12,6 +12,8 @@ from upsert_platform_tests.graph.connector_cases import CASES, CONNECTORS, POINT
 from upsert_platform_tests.graph.connectors import Case, Connectors, Sent
 from upsert_platform_tests.graph.stack import Stack
 
+pytestmark = pytest.mark.whole_runs
+
 SERIES_OFFSET = {rule: offset for offset, (rule, *_) in enumerate(POINTS)}
 DIRTY_POINTS = 8
 PASSED = {"missing": 0, "extra": 0, "stale": 0}

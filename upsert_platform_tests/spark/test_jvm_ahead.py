@@ -35,6 +35,7 @@ def _run(text: str) -> str:
     return done.stdout
 
 
+@pytest.mark.whole_runs
 def test_the_session_of_the_process_takes_it() -> None:
     _run(f"spark = session.open_session(brief=True)\nassert jvms() == ahead\n{WORKS}\nsession.stop_session(spark)")
 
@@ -45,6 +46,7 @@ print(sorted(item for item in spark.sparkContext.getConf().getAll() if not item[
 """
 
 
+@pytest.mark.whole_runs
 def test_its_session_has_the_settings_of_one_that_pyspark_opens() -> None:
     ahead = _run(f"spark = session.open_session(brief=True)\nassert jvms() == ahead\n{_SETTINGS}")
     other = _run(f"jvm_ahead.give_up()\nspark = session.open_session(brief=True)\n{_SETTINGS}")
@@ -52,6 +54,7 @@ def test_its_session_has_the_settings_of_one_that_pyspark_opens() -> None:
     assert ahead == other
 
 
+@pytest.mark.whole_runs
 @pytest.mark.parametrize(
     "otherwise",
     [
@@ -65,10 +68,12 @@ def test_a_session_that_it_does_not_fit_ends_it_and_starts_another(otherwise: st
     _run(f"{otherwise}\nassert len(jvms()) == 1 and jvms() != ahead, jvms()\n{WORKS}")
 
 
+@pytest.mark.whole_runs
 def test_one_that_nobody_needs_is_ended() -> None:
     _run("jvm_ahead.give_up()\nassert not jvms()\nspark = session.open_session(brief=True)\nassert len(jvms()) == 1")
 
 
+@pytest.mark.whole_runs
 def test_one_that_dies_is_no_matter() -> None:
     _run(f"psutil.Process(ahead[0]).kill()\npsutil.Process(ahead[0]).wait()\nspark = session.open_session()\n{WORKS}")
 
