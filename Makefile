@@ -25,7 +25,7 @@ ui: setup ## the Dagster UI
 test: setup ## each rule, but what the next three run; ARGS="-k name -n 1" are given to pytest
 	.venv/bin/pytest -m "not soak and not systems and not whole_runs" -n 3 $(TESTED)
 
-test-runs: setup ## whole jobs of Dagster, replays, repairs, proofs, and each destination from end to end
+test-runs: setup ## whole jobs of Dagster, replays, repairs, proofs, destinations and random histories
 	.venv/bin/pytest -m "whole_runs and not soak and not systems" -n 3 $(TESTED) $(if $(findstring .py,$(ARGS)),,$(RUNS))
 
 test-systems: setup ## tests with S3Proxy, MariaDB, MySQL and Chromium, which it installs, and of whole processes that are killed

@@ -5,12 +5,10 @@ from __future__ import annotations
 import dagster as dg
 
 from upsert_platform.core.collections_off import collections_off
-from upsert_platform.graph.run_begins import begin_in_process_of_run
 
 
 def _load() -> dg.Definitions:
     """Return the definitions, which live as long as the process."""
-    begin_in_process_of_run()
     with collections_off(lasting=True):
         from upsert_platform.graph.build import default_platform, definitions_of
 

@@ -175,7 +175,9 @@ def _check_commit(
         head: of the input.
         after: the batch of it that the query has applied, and `applied` that batch's commit, empty if unknown.
     """
-    known = head.run if after == head.batch else source.commit_of(after) if applied and after < head.batch else None
+    known = head.run if after == head.batch else None  # of the last batch no log has to be read
+    if applied and 0 < after < head.batch:
+        known = source.commit_of(after)
     if after > head.batch or (after and applied and known != applied):
         was = f" of commit '{applied}'" if applied else ""
         now = f"ends with batch {head.batch} of commit '{head.run}'"

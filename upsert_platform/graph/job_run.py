@@ -15,7 +15,6 @@ import dagster as dg
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.graph import console, keys
 from upsert_platform.graph.pending import Pending, pending
-from upsert_platform.graph.run_begins import begin_run
 from upsert_platform.sync.located import LocatedProject
 
 if TYPE_CHECKING:
@@ -226,7 +225,6 @@ class CodeLocation:
             wanted = wanted.get_subset(
                 asset_selection=set(assets), asset_check_selection=_checks_of(definition, set(assets))
             )
-        begin_run(job)
         try:
             with dg.execute_job(wanted, instance=instance, run_config=dict(config), tags=tags) as result:
                 return _result_of(result)

@@ -33,7 +33,6 @@ from upsert_platform.graph.keys import LAKE
 from upsert_platform.graph.launchable import SECRET, HoldsSecrets, flat, launchable, resolved
 from upsert_platform.graph.own_runs import LAKE_TAG, lake_mark
 from upsert_platform.graph.processes import name_host
-from upsert_platform.spark.jvm_ahead import give_up
 from upsert_platform.spark.pages import pages_of
 from upsert_platform.spark.placement import refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
@@ -175,8 +174,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
             self._counter = WorkCounter(self._spark_session)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        """Stops the session if this run opened it, leaves a warm one, and ends a JVM that was not needed."""
-        give_up()
+        """Stops the session if this run opened it, and leaves a warm one."""
         if self._opened and self._spark_session is not None:
             close_session(self._spark_session)
             self._spark_session, self._opened, self._counter = None, False, None

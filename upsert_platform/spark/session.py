@@ -18,17 +18,14 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.core.redaction import remember_settings
 from upsert_platform.spark.class_archive import archive_options
-from upsert_platform.spark.gateway import connect_to, start_gateway
+from upsert_platform.spark.gateway import start_gateway
 from upsert_platform.spark.jars import java
-from upsert_platform.spark.jvm_ahead import start, take
 from upsert_platform.spark.placement import is_on_this_machine, refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
 from upsert_platform.spark.scratch import scratch_folder, sweep
 from upsert_platform.spark.settings_file import settings_file
 
 if TYPE_CHECKING:
-    from py4j.clientserver import ClientServer
-    from py4j.java_gateway import JavaObject
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -106,15 +103,6 @@ def settings_of(place: SparkPlace, *, brief: bool = False) -> dict[str, str]:
     return {**own, **place.settings}
 
 
-def chosen_settings(place: SparkPlace, *, brief: bool = False) -> dict[str, str]:
-    """`settings_of`, with the folder for temporary files of this process.
-
-    Raises:
-        EndpointError: the folder cannot be made, or Java is missing.
-    """
-    return {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
-
-
 def prepare_environment(place: SparkPlace | None = None) -> None:
     """Makes Spark's Python workers run this interpreter, and keeps the driver on loopback.
 
@@ -158,13 +146,11 @@ def open_session(
     os.environ.setdefault("JAVA_HOME", str(home))
     prepare_environment(place)
     sweep()
-    chosen = chosen_settings(place, brief=brief)
+    chosen = {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
     remember_settings(chosen)
-    is_opened = _start_jvm(chosen)
+    _start_jvm(chosen)
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no other way to tell
-        gateway = SparkContext._gateway  # noqa: SLF001
-        conf = SparkConf().setAll(list(chosen.items()))
-        context = attach(gateway)[0] if is_opened else SparkContext.getOrCreate(conf)
+        context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
         if not place.is_cluster:
             # Spark has a process of workers for each environment of tasks, and tasks of SQL have this variable.
             context.environment[_OF_SQL_TASKS] = "1"
@@ -177,22 +163,6 @@ def open_session(
         _await_executors(session, place)
         deal_for_cores(session, place)
     return session
-
-
-def begin_jvm() -> None:
-    """Start the JVM of a session on this machine in the background, with the settings of the environment.
-
-    For the process of a run, as early as it can tell that it is one: `open_session` then takes the JVM, if its own
-    settings are these.
-    """
-
-    def settings() -> dict[str, str]:
-        place = spark_place()
-        os.environ.setdefault("JAVA_HOME", str(java().resolve().parent.parent))
-        prepare_environment(place)
-        return chosen_settings(place, brief=True)
-
-    start(settings)
 
 
 def _start_workers(context: SparkContext) -> None:
@@ -264,42 +234,20 @@ def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:
     return {**found, "spark.local.dir": str(folder)} if local else found
 
 
-def attach(gateway: ClientServer) -> tuple[SparkContext, JavaObject]:
-    """The SparkContext of the session that a JVM has opened by itself, and that session.
-
-    Raises:
-        Py4JError: there is none, or the JVM is gone.
-    """
-    from pyspark import SparkConf, SparkContext
-
-    opened = getattr(gateway.jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession().get()
-    wrapped = gateway.jvm.JavaSparkContext(opened.sparkContext())
-    return SparkContext(gateway=gateway, jsc=wrapped, conf=SparkConf(_jconf=wrapped.getConf())), opened
-
-
-def _start_jvm(settings: Mapping[str, str]) -> bool:
-    """Starts the JVM of this process, if it does not run, and passes on its error output.
-
-    One that was started ahead is taken, if it has these settings: it has opened its session then, and True is returned.
-    """
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Starts the JVM of this process, if it does not run, and passes on its error output."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is not None:  # noqa: SLF001 - there is no other way to tell
-        return False
-    ahead = take(settings)
-    if ahead is not None:
-        threading.Thread(target=_pass_on, args=(ahead.output,), name="jvm-stderr", daemon=True).start()
-        gateway = connect_to(ahead.jvm)
-    else:
-        output, jvm = os.pipe()
-        threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
-        try:
-            with settings_file(settings, scratch_folder()):
-                gateway = start_gateway(stderr=jvm)
-        finally:
-            os.close(jvm)
+        return
+    output, jvm = os.pipe()
+    threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
+    try:
+        with settings_file(settings, scratch_folder()):
+            gateway = start_gateway(stderr=jvm)
+    finally:
+        os.close(jvm)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
-    return ahead is not None
 
 
 def _pass_on(output: int) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from upsert_platform.core.errors import EndpointError
 
-SUBMIT_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
+_VARIABLE: Final = "PYSPARK_SUBMIT_ARGS"
 """Arguments of spark-submit, which PySpark adds to its own."""
 _OPTION: Final = "--properties-file"
 _ESCAPED: Final = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
@@ -31,7 +31,7 @@ def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
     Raises:
         EndpointError: the file that ``PYSPARK_SUBMIT_ARGS`` names cannot be read.
     """
-    before = os.environ.get(SUBMIT_ARGUMENTS)
+    before = os.environ.get(_VARIABLE)
     arguments, named = _split(shlex.split(before or "pyspark-shell"))
     path = folder / "spark-settings.properties"
     path.unlink(missing_ok=True)
@@ -41,14 +41,14 @@ def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
             file.writelines(
                 f"{_escape(name, _ESCAPED_IN_NAMES)}={_escape(text, _ESCAPED)}\n" for name, text in settings.items()
             )
-        os.environ[SUBMIT_ARGUMENTS] = shlex.join((_OPTION, str(path), "--load-spark-defaults", *arguments))
+        os.environ[_VARIABLE] = shlex.join((_OPTION, str(path), "--load-spark-defaults", *arguments))
         yield
     finally:
         path.unlink(missing_ok=True)
         if before is None:
-            os.environ.pop(SUBMIT_ARGUMENTS, None)
+            os.environ.pop(_VARIABLE, None)
         else:
-            os.environ[SUBMIT_ARGUMENTS] = before
+            os.environ[_VARIABLE] = before
 
 
 def _split(arguments: list[str]) -> tuple[list[str], str | None]:
@@ -73,7 +73,7 @@ def _content_of(named: str | None) -> str:
         return Path(named).read_text("utf-8") + "\n"
     except (OSError, UnicodeError) as error:
         raise EndpointError(
-            f"'{named}', which {SUBMIT_ARGUMENTS} names as {_OPTION}, cannot be read ({error}); correct the variable"
+            f"'{named}', which {_VARIABLE} names as {_OPTION}, cannot be read ({error}); correct the variable"
         ) from None
 
 

@@ -19,7 +19,6 @@ from upsert_platform.spark.gateway import connect
 from upsert_platform.spark.placement import refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
 from upsert_platform.spark.session import (
-    attach,
     deal_for_cores,
     end_accumulators,
     open_session,
@@ -168,11 +167,13 @@ def _session_of(gateway: ClientServer) -> SparkSession:
     Raises:
         Py4JError: there is none, or the JVM is gone.
     """
-    from pyspark import SparkContext
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself
-    context, opened = attach(gateway)
+    opened = getattr(gateway.jvm, "org.apache.spark.sql.classic.SparkSession").getDefaultSession().get()
+    wrapped = gateway.jvm.JavaSparkContext(opened.sparkContext())
+    context = SparkContext(gateway=gateway, jsc=wrapped, conf=SparkConf(_jconf=wrapped.getConf()))
     return SparkSession(context, jsparkSession=opened.newSession())
 
 
