@@ -120,7 +120,7 @@ class ControlTable(Control):
         self._rows(f"UPDATE {self._sql} SET verdict = %s WHERE name = %s", (verdict.to_json(), self._place.table))
 
     def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
-        """Keeps a verdict in the place of another one; by the stored text, which an earlier version may have written."""
+        """Keeps a verdict in the place of another one, by its stored text: an earlier version has its own."""
         self._create()
         ((stored,),) = self._rows(f"SELECT verdict FROM {self._sql} WHERE name = %s", (self._place.table,))
         if Verdict.from_json(stored) != old:

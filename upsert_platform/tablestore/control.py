@@ -121,7 +121,7 @@ class ControlTable(Control):
         self._client.repeat("update_row", self._name, self._row({"PUT": cells}), self._condition())
 
     def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
-        """Keeps a verdict in the place of another one; by the stored text, which an earlier version may have written."""
+        """Keeps a verdict in the place of another one, by its stored text: an earlier version has its own."""
         self._create()
         cells = self._cells()
         stored = None if cells is None else cells.get(_VERDICT)

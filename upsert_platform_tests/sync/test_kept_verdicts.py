@@ -41,7 +41,7 @@ CASES: dict[str, Case] = {
 def test_what_was_recorded_meanwhile_is_seen(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, last_moment: bool
 ) -> None:
-    """Wherever the other check records its verdict: before this one reads what stands, or between that and its write."""
+    """Whenever the other check records its verdict: before this one reads what stands, or after that."""
     found, before, meanwhile, kept = CASES[case]
     place = Place()
     place.state = DestinationState(7, "changelog", before, table_id="table")
