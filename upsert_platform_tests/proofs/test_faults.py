@@ -82,7 +82,9 @@ def fill_source(stack: Stack) -> dict[int, dict[str, Any] | None]:
     for number in range(ROWS):
         last[number] = nothing if number in EMPTY else row_of(number)
     last |= dict.fromkeys(range(ROWS, ROWS + 20))
-    producer = Producer({"bootstrap.servers": stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]})
+    # Of two records of a key the second counts: a batch that is sent again must not come behind it.
+    brokers = stack.variables["UPSERT_KAFKA_BOOTSTRAP_SERVERS"]
+    producer = Producer({"bootstrap.servers": brokers, "enable.idempotence": True})
     for number in last:
         producer.produce(stack.topic, key=key_of(number), value=value_of(number, row_of(number + 1)))
     for number, values in last.items():
