@@ -81,6 +81,8 @@ def _show(erasure: Erasure, held: Held, *, as_json: bool) -> None:
         "tables": list(held.tables),
         "records_in_topics": topics,
         "untold_quarantined": held.untold,
+        "refused_rows": held.refused,
+        "refused_rows_unsought": list(held.unsought),
         "elsewhere": list(held.elsewhere),
     }
     if as_json:
@@ -91,6 +93,10 @@ def _show(erasure: Erasure, held: Held, *, as_json: bool) -> None:
     click.echo(f"tables that would lose the row: {', '.join(held.tables) or 'none'}")
     if topics is not None:
         click.echo(f"topic: {counted(topics, 'record')} of the key")
+    if held.refused:
+        click.echo(f"refused by tables: {counted(held.refused, 'row')} of the key")
+    for name in held.unsought:
+        click.echo(f"rows that table '{name}' has refused were not looked for: its key is computed by Spark", err=True)
     _tell_untold(erasure.source.table.name, held.untold)
     for line in held.elsewhere:
         click.echo(f"would be left: {line}")

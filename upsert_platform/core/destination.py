@@ -351,3 +351,24 @@ class Destination(ABC):
     @abstractmethod
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch; `state` gives it back, whatever it is of."""
+
+    def last_verdict(self) -> Verdict | None:
+        """The stored verdict, whatever it is of, as it is now: `state` may give a record as a held lease knows it."""
+        return self.state().last_verdict
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps the result of a check in the place of another one.
+
+        A system that cannot write under a condition compares first, as here: then two writers that come within that
+        moment can still lose one.
+
+        Args:
+            old: as `last_verdict` gave it.
+
+        Returns:
+            Whether it was kept: it is not where `old` is not the stored one any more.
+        """
+        if self.last_verdict() != old:
+            return False
+        self.record_verdict(new)
+        return True

@@ -51,12 +51,15 @@ class Affected:
         return found
 
 
-def following(project: Project, due: Iterable[str], *, without: Collection[str] = ()) -> Affected:
+def following(
+    project: Project, due: Iterable[str], *, without: Collection[str] = (), unread: Collection[str] = ()
+) -> Affected:
     """The tables with new records, and everything that follows from them, through topics that the project writes too.
 
     Args:
         due: tables that are read.
         without: tables that are not written now.
+        unread: tables that are not read now, whatever writes their topics.
     """
     writers = topic_writers(project)
     sources, targets = dict.fromkeys(due), dict[str, None]()
@@ -66,7 +69,7 @@ def following(project: Project, due: Iterable[str], *, without: Collection[str] 
             if insert.target in project.tables and insert.target not in without and sources.keys() & set(insert.tables):
                 targets[insert.target] = None
         for name, written in writers.items():
-            if targets.keys() & set(written):
+            if name not in unread and targets.keys() & set(written):
                 sources[name] = None
         if len(sources) + len(targets) == before:
             break

@@ -20,9 +20,10 @@ from upsert_platform.core.model import Project
 from upsert_platform.core.platform_options import PlatformSettings, platform_settings
 from upsert_platform.core.redaction import redact
 from upsert_platform.core.unreachable import waiting_once
-from upsert_platform.graph.affected import Affected, following, written
+from upsert_platform.graph.affected import Affected, written
 from upsert_platform.graph.component_settings import SensorSettings
 from upsert_platform.graph.drain_quarantine import DRAIN
+from upsert_platform.graph.failing_topics import FailingTopics
 from upsert_platform.graph.jobs import SYNC, Job
 from upsert_platform.graph.keys import AS_DECLARED, AssetKeys
 from upsert_platform.graph.own_runs import OwnRuns
@@ -176,15 +177,19 @@ def new_offsets_sensor(
             due = [name for name in due if name not in state.unlanded]
             stopped = _stopped(project, stops.keys() - due)
         state.request(alone)
+        failing = FailingTopics(platform, project)
+        part = failing.following(due, without={*resting, *stopped})
         # No run keys: one that was used is remembered for ever, and a failed run could not be asked for again.
-        if due:
-            part = following(project, due, without={*resting, *stopped})
+        if part.sources:
             wanted = replace(written(project, [*part.targets, *alone]), sources=part.sources)
             tags = {"upsert/lag": str(sum(lags[name] for name in part.sources if name in lags))}
             return dg.SensorResult(run_requests=[request(wanted, **tags)], cursor=state.text())
         if alone:
             return dg.SensorResult(run_requests=[request(written(project, alone))], cursor=state.text())
-        waiting = [f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag]
+        waiting = [
+            f"{name}: {lag} records wait for more" for name, lag in lags.items() if lag and name not in failing.held
+        ]
+        waiting += [f"{name}: not read, {told}" for name, told in failing.held.items()]
         rests = [
             f"{name} failed, and is tried again at {_clock(until)}"
             for name, until in (*unlanded.items(), *resting.items())

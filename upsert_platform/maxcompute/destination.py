@@ -391,10 +391,28 @@ class MaxComputeDestination(
             EndpointError: no answer.
             DestinationError: the control record changes too fast.
         """
+        self._keep_verdict(verdict, lambda stored: True)
+
+    def last_verdict(self) -> Verdict | None:
+        """Return the verdict in the control record, which is read anew."""
+        return self._control.read().last_verdict
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps the result of a check in the place of another one, and returns whether that was still there.
+
+        Raises:
+            EndpointError: no answer.
+            DestinationError: the control record changes too fast.
+        """
+        return self._keep_verdict(new, lambda stored: stored == old)
+
+    def _keep_verdict(self, verdict: Verdict, may: Callable[[Verdict | None], bool]) -> bool:
         for _ in range(_VERDICT_TRIES):
             record = self._control.ensure()
+            if not may(record.last_verdict):
+                return False
             if self._control.swap(record, record.with_verdict(verdict)) is not None:
-                return
+                return True
         raise DestinationError(
             f"{self._what}: the verdict could not be stored, others keep changing the control record"
         )

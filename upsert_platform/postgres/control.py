@@ -118,3 +118,13 @@ class ControlTable(Control):
         """Keeps a verdict, whoever holds the lease."""
         self._create()
         self._rows(f"UPDATE {self._sql} SET verdict = %s WHERE name = %s", (verdict.to_json(), self._place.table))
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps a verdict in the place of another one, by its stored text: an earlier version has its own."""
+        self._create()
+        ((stored,),) = self._rows(f"SELECT verdict FROM {self._sql} WHERE name = %s", (self._place.table,))
+        if Verdict.from_json(stored) != old:
+            return False
+        same, known = ("verdict IS NULL", ()) if stored is None else ("verdict = %s", (stored,))
+        sql = f"UPDATE {self._sql} SET verdict = %s WHERE name = %s AND {same}"
+        return self._rows(sql, (new.to_json(), self._place.table, *known)) == [(1,)]

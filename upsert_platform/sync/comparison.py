@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from upsert_platform.core.capabilities import ReadsRecent
 from upsert_platform.core.destination import STATUS, DestinationState, Verdict
+from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.masking import Mask
 from upsert_platform.sync.destination_hop import DestinationHop
 
@@ -17,6 +18,8 @@ SAMPLE_ROWS: Final = 1000
 SAMPLE_SCANNED_ROWS: Final = 200_000
 """Change rows of earlier batches that a sample may read, so that the check's cost follows the batch."""
 SHOWN_ROWS: Final = 20
+_TRIES: Final = 10
+"""How often a verdict is tried to be kept while others record theirs."""
 
 
 @dataclass(frozen=True)
@@ -81,18 +84,28 @@ class Comparison:
 def keep_verdict(hop: DestinationHop, found: Comparison, state: DestinationState) -> bool:
     """Have a destination keep a verdict; return False if one that rows differ stands, and stays.
 
-    What was recorded while the comparison ran is read once more: that some rows are equal says nothing of those that a
-    look at all of them found to differ.
+    What was recorded while the comparison ran is read once more, and is replaced only as it was read: of two checks
+    that end at once, none is lost unseen. A look at some rows says nothing of what a look at all of them found to
+    differ, nor does a look at all rows of what another one found while it ran.
 
     Args:
         state: of the destination, read before its rows were.
+
+    Raises:
+        DestinationError: others keep changing what is recorded.
     """
-    if found.passed and not found.complete:
-        standing = hop.destination.state().verdict
-        if standing is not None and not standing.passed:
-            return False
-    hop.destination.record_verdict(found.verdict(state))
-    return True
+    destination = hop.destination
+    for _ in range(_TRIES):
+        last = destination.last_verdict()
+        if found.passed and last is not None and not last.passed:
+            stands = replace(destination.state(), last_verdict=last).verdict is not None
+            if stands and (not found.complete or last != state.last_verdict):
+                return False
+        if destination.swap_verdict(last, found.verdict(state)):
+            return True
+    raise DestinationError(
+        f"table '{destination.name}': the verdict could not be stored, others keep changing the control record"
+    )
 
 
 def sampled_since(

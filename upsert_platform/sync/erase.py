@@ -40,6 +40,7 @@ from upsert_platform.sync.erased_key import check_erasable, check_rows_apart, er
 from upsert_platform.sync.following import follow, tables_behind
 from upsert_platform.sync.leased import leased
 from upsert_platform.sync.on_demand import OnDemand
+from upsert_platform.sync.written_key import written_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,10 @@ class Held:
         tables: names of the tables that are written from it.
         topics: its spellings in the topics; None where they were not read.
         untold: records in quarantine whose key cannot be decoded.
-        elsewhere: changelogs of replays, proofs and resets that hold it, in words; an erasure leaves them, and says so.
+        elsewhere: changelogs, and refused rows, of replays, proofs and resets that hold it, in words; an erasure leaves
+            them, and says so.
+        refused: rows of it that tables have refused.
+        unsought: names of tables whose refused rows were not looked for: Spark alone could compute their keys.
     """
 
     rows: int
@@ -71,6 +75,8 @@ class Held:
     topics: tuple[KeyBytes, ...] | None = None
     untold: int = 0
     elsewhere: tuple[str, ...] = ()
+    refused: int = 0
+    unsought: tuple[str, ...] = ()
 
 
 @dataclass
@@ -131,8 +137,6 @@ class Erasure:
     def held(self, *, topics: bool) -> Held:
         """Looks what holds the key; writes nothing.
 
-        Rows that tables refused are not looked for: their keys are those of the tables, which Spark computes.
-
         Args:
             topics: whether the topics are read too.
         """
@@ -145,6 +149,9 @@ class Erasure:
                 held = erasure.held_rows(self.store.location, path, self.key, upto=EVERY_BATCH)
                 live += held if path in paths else HeldRows()
                 older += bool(held.rows) and path not in paths
+        keys = self._written_keys()
+        known = {name: texts for name, texts in keys.items() if texts is not None}
+        refused = refused_keys(self.lake, known)
         return Held(
             live.rows - live.deletes,
             live.quarantined,
@@ -152,8 +159,23 @@ class Erasure:
             tuple(name for name in self.targets if name not in self.leave),
             tuple(find_key(self.source.kafka, self.key.of_record)) if topics else None,
             live.untold,
-            tuple(self._elsewhere(())),
+            tuple(self._elsewhere(set().union(*known.values()))),
+            sum(refused[name][text] for name, texts in known.items() for text in texts),
+            tuple(name for name, texts in keys.items() if texts is None),
         )
+
+    def _written_keys(self) -> dict[str, set[str] | None]:
+        """The key as the refused rows of each table have it; None where Spark alone could compute it.
+
+        An erasure reads it of the delete that it has committed.
+        """
+        keys: dict[str, set[str] | None] = {}
+        for name, target in self.targets.items():
+            if isinstance(target.source, QuerySource) or not target.table.primary_key:
+                continue
+            found = written_key(target, self.key)
+            keys[name] = None if found is None else texts_of(found)
+        return keys
 
     def run(self, spark: SparkSession, *, run: str, tombstone: bool, tell: Tell) -> Erased:
         """Erases the key.

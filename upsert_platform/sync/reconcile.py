@@ -8,7 +8,7 @@ changelog as it is, and takes over its position.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.store import Head
@@ -159,7 +159,8 @@ def reconcile(
                 note_applied(hop.store, hop.destination.name, applied, commit=span.commit)
         finally:
             judged.unpersist()
-        written = hop.destination.state()
+        # A verdict that another check recorded while rows were written is of the rows before.
+        written = replace(hop.destination.state(), last_verdict=hop.destination.last_verdict())
         after = check_everything(spark, hop, upto=applied)
         keep_verdict(hop, after, written)
     return Reconciliation(before, report, after, unnamed)

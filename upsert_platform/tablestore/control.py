@@ -120,6 +120,15 @@ class ControlTable(Control):
         cells = [(_VERDICT, verdict.to_json())]
         self._client.repeat("update_row", self._name, self._row({"PUT": cells}), self._condition())
 
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps a verdict in the place of another one, by its stored text: an earlier version has its own."""
+        self._create()
+        cells = self._cells()
+        stored = None if cells is None else cells.get(_VERDICT)
+        if Verdict.from_json(stored) != old:
+            return False
+        return self._change({_VERDICT: new.to_json()}, self._with_verdict(stored, exists=cells is not None))
+
     def forget_position(self) -> None:
         """Drops the applied batch and the verdict, because the destination table is created anew."""
         if self.read() is not None:
@@ -179,6 +188,15 @@ class ControlTable(Control):
         for check in checks:
             every.add_sub_condition(check)
         return Condition(RowExistenceExpectation.EXPECT_EXIST, every)
+
+    def _with_verdict(self, text: str | None, *, exists: bool) -> Any:
+        """The record has this text as its verdict, or none; or the record does not exist."""
+        from tablestore.metadata import ComparatorType, Condition, RowExistenceExpectation, SingleColumnCondition
+
+        if not exists:
+            return self._condition(exists=False)
+        same = SingleColumnCondition(_VERDICT, text or "", ComparatorType.EQUAL, pass_if_missing=text is None)
+        return Condition(RowExistenceExpectation.EXPECT_EXIST, same)
 
     def _create(self) -> None:
         try:

@@ -75,6 +75,14 @@ class MemoryTable(LeaseStore):
             self.lease, self.state = new, replace(self.state, **values)
             return True
 
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps a verdict in the place of another one, if that is still the stored one."""
+        with self._lock:
+            if self.state.last_verdict != old:
+                return False
+            self.state = replace(self.state, last_verdict=new)
+            return True
+
     def put(self, row: Row) -> None:
         """Puts a row over the one of its key."""
         self.rows[self._key(row) or (len(self.rows),)] = row
@@ -211,6 +219,10 @@ class MemoryDestination(Destination, WritesInTask):
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
         self._held.state = replace(self._held.state, last_verdict=verdict)
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps the result of a check in the place of another one, and returns whether that was still there."""
+        return self._held.swap_verdict(old, new)
 
     def writes_in_task(self) -> bool:
         """Always."""

@@ -48,6 +48,10 @@ class Control(LeaseStore):
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
 
+    @abstractmethod
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps a verdict in the place of another one, and returns whether that was still there."""
+
 
 class ControlledTable(Destination, Resets):
     """A table with a control record.
@@ -82,6 +86,10 @@ class ControlledTable(Destination, Resets):
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps the result of a check beside the applied batch."""
         self._control.record_verdict(verdict)
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps the result of a check in the place of another one, and returns whether that was still there."""
+        return self._control.swap_verdict(old, new)
 
     def _write_by_tasks(
         self,

@@ -60,7 +60,7 @@ POINTS = {
     "after-tablestore-write": after(TablestoreDestination, "write"),
     "before-maxcompute-write": before(MaxComputeDestination, "write"),
     "after-maxcompute-write": after(MaxComputeDestination, "write"),
-    "before-verdict": before(TablestoreDestination, "record_verdict"),
+    "before-verdict": before(TablestoreDestination, "swap_verdict"),
 }
 
 

@@ -149,13 +149,16 @@ def test_an_erased_key_is_in_no_table_and_in_no_file_of_the_lake(
     key = str(FIRST + 1)
     aside = stack.lake / "reset" / "2026-01-01T00-00-00Z"
     shutil.copytree(stack.lake / "changelogs" / "users", aside / "changelogs" / "users")
+    shutil.copytree(stack.lake / "refused" / "users_copy", aside / "refused" / "users_copy")
     code, told, shown = run_erase(stack, spark, monkeypatch, "users", key, "--dry-run")
     assert code == 0
     left = [line for line in shown.splitlines() if line.startswith("would be left: ")]
-    assert {line.rpartition(" ")[2] for line in left} == {f"{aside}/changelogs/users"}, shown
+    places = {f"{aside}/changelogs/users", f"{aside}/refused/users_copy"}
+    assert {line.rpartition(" ")[2] for line in left} == places, shown
+    assert "refused by tables: 1 row of the key" in shown
     shutil.rmtree(aside.parent)
     code, told, _ = run_erase(stack, spark, monkeypatch, "users", key, "--dry-run", "--tombstone", "--json")
-    assert (code, told["elsewhere"]) == (0, [])
+    assert (code, told["elsewhere"], told["refused_rows"], told["refused_rows_unsought"]) == (0, [], 1, [])
     assert (told["rows"], told["quarantined"], told["untold_quarantined"], told["records_in_topics"]) == (3, 1, 1, 3)
     assert sorted(told["tables"]) == ["users_copy", "users_serving", "users_warehouse"]
     assert told["older_files"] >= 1

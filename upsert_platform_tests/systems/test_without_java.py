@@ -1,4 +1,7 @@
-"""A machine without Java: a sync with new records ends with what to install, and reads them once Java is there."""
+"""A machine without Java: a sync with new records ends with what to install, and reads them once Java is there.
+
+A sync without new records asks for no Java, where every row goes through Spark too.
+"""
 
 from __future__ import annotations
 
@@ -36,3 +39,25 @@ def test_a_sync_with_new_records_ends_with_one_line_that_says_what_to_install(st
         assert last == f"changelogs__users: failed: {WHAT_TO_INSTALL} [UP-2101]", done.stderr
     assert stack.run().success
     assert stack.serving_differences() == []
+
+
+def test_a_sync_without_new_records_starts_no_java(stack: Stack) -> None:
+    stack.declare(warehouse=None)
+    stack.produce(stack.users.first_wave(5))
+    assert stack.run().success
+    started = stack.path / "java-was-started"
+    program = stack.path / "jdk" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\ntouch '{started}'\nexit 1\n", "utf-8")
+    program.chmod(0o755)
+    own = {"JAVA_HOME": str(stack.path / "jdk"), "UPSERT_SPARK_LOCAL_ROWS": "0"}
+    environment = {**stack.environment(), **own}
+
+    def run() -> int:
+        return subprocess.run(stack.command(), env=environment, cwd=stack.path, capture_output=True).returncode
+
+    assert run() == 0
+    assert not started.exists()
+    stack.produce(stack.users.second_wave(5))
+    assert run() == 1
+    assert started.exists(), "a run with new records asks for Java"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -208,6 +209,25 @@ def test_a_verdict_is_of_its_changelog_its_table_and_a_batch_that_is_applied(spa
     failed = replace(unnamed, passed=False)
     opened().record_verdict(failed)
     assert opened().state().verdict == failed
+
+
+def test_a_verdict_takes_the_place_of_the_one_that_was_read_alone(spark: SparkSession, opened: Open) -> None:
+    """Of several checks that end at once, one keeps its verdict; the others see it, and none is lost unseen."""
+    write(opened(), frame(spark, [(1, "a", "U", 1)]), 1)
+    assert opened().last_verdict() is None
+    at = datetime(2026, 1, 2, tzinfo=UTC)
+    first, *others = (Verdict(1, True, False, at, str(number)) for number in range(4))
+    assert opened().swap_verdict(None, first)
+    assert not opened().swap_verdict(None, others[0])
+    assert opened().last_verdict() == first
+    destination = opened()
+    swap = partial(destination.swap_verdict, first)
+    if type(destination).swap_verdict is Destination.swap_verdict:  # it says that it compares and writes in two steps
+        assert [swap(verdict) for verdict in others] == [True, False, False]
+        return
+    with ThreadPoolExecutor(3) as pool:
+        kept = [verdict for verdict, done in zip(others, pool.map(swap, others), strict=True) if done]
+    assert kept == [opened().last_verdict()]
 
 
 @pytest.mark.parametrize("declared", marked([name for name in DESTINATIONS if name != "memory"]), indirect=True)

@@ -22,6 +22,7 @@ from upsert_platform.kafka.apsara import ApsaraInstance
 from upsert_platform.kafka.endpoint import REQUEST_SECONDS, KafkaEndpoint
 from upsert_platform.kafka.options import CONTROL_TOPIC, UpsertKafkaSettings
 from upsert_platform.kafka.refusals import NO_LEADER, remedy
+from upsert_platform.kafka.sink.transactions import Fenced, in_transaction, open_transactional
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.kafka.topics import add_partitions, create_topic
 from upsert_platform.writing.lease import Tenure
@@ -349,6 +350,24 @@ class ControlTopic:
         if left or failures:
             reason = f": {failures[0].str()}{remedy(failures[0].name())}" if failures else " in time"
             raise EndpointError(f"Kafka {self.endpoint.servers}: the verdict was not written to '{self.name}'{reason}")
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps a verdict in the place of another one, and returns whether that was still there.
+
+        Under a transactional id of verdicts alone: of two that come at once, one sees what the other has written, or
+        is refused when it commits.
+        """
+        self.create()
+        within = dict.fromkeys(("transaction.timeout.ms", "delivery.timeout.ms"), DRIVER_TRANSACTION_MS)
+        producer = open_transactional(self.endpoint, f"upsert-platform.{self.name}.{self.topic}.verdict", **within)
+        if self.read().verdict != old:
+            return False
+        value = {**asdict(new), "at": new.at.isoformat()}
+        try:
+            in_transaction(producer, lambda: self.produce(producer, VERDICT, value))
+        except Fenced:
+            return False
+        return True
 
 
 def _applied(value: dict[str, Any]) -> Applied:

@@ -488,6 +488,14 @@ class KafkaDestination(
         """Keeps the result of a check beside the applied batch."""
         self._control.record_verdict(verdict)
 
+    def last_verdict(self) -> Verdict | None:
+        """Return the verdict in the control topic."""
+        return self._control.read().verdict
+
+    def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
+        """Keeps the result of a check in the place of another one, and returns whether that was still there."""
+        return self._control.swap_verdict(old, new)
+
 
 def _in_one_share(changes: pa.Table) -> pa.Table:
     import pyarrow as pa
