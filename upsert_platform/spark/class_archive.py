@@ -11,8 +11,12 @@ import hashlib
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from upsert_platform.spark.jars import cache_directory, java
+
+_FORM: Final = b"jars by name, without MLlib"
+"""Which class path the archive is for; see `direct_launch.class_path`."""
 
 
 def archive_options() -> str:
@@ -30,7 +34,7 @@ def archive_file() -> Path:
     release = java().resolve().parent.parent / "release"
     build = release.read_bytes() if release.is_file() else str(release).encode()
     jars = "\n".join(f"{item.name} {item.stat().st_size}" for item in sorted((spark / "jars").iterdir()))
-    name = hashlib.sha256(b"\0".join((build, str(spark).encode(), jars.encode()))).hexdigest()[:16]
+    name = hashlib.sha256(b"\0".join((_FORM, build, str(spark).encode(), jars.encode()))).hexdigest()[:16]
     return cache_directory() / "class-archives" / f"spark-{name}.jsa"
 
 

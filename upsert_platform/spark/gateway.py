@@ -1,4 +1,4 @@
-"""The JVM of a Spark session, started as PySpark starts it, from a process of any number of threads.
+"""The JVM of a Spark session, started from a process of any number of threads.
 
 PySpark starts it with a function that runs in the child between fork and exec. Where the process has threads of C
 libraries, such as Kafka's clients, that child may crash before it becomes the JVM.
@@ -11,10 +11,12 @@ import shlex
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.core.errors import EndpointError
+from upsert_platform.spark.direct_launch import launch_command, launch_environment
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -29,13 +31,15 @@ _IGNORING_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 _LOOK_SECONDS: Final = 0.02
 
 
-def start_gateway(*, stderr: int) -> ClientServer:
+def start_gateway(settings: Mapping[str, str], *, stderr: int, mllib: bool = False) -> ClientServer:
     """Start a JVM with the arguments of ``PYSPARK_SUBMIT_ARGS``, and connect to it.
 
     The JVM ends when this process does: it reads a pipe that then closes.
 
     Args:
+        settings: of the session.
         stderr: descriptor for the JVM's error output.
+        mllib: see `launch_command`.
 
     Raises:
         EndpointError: the JVM ended while it started.
@@ -45,13 +49,15 @@ def start_gateway(*, stderr: int) -> ClientServer:
 
     if PORT in os.environ:  # of spark-submit, which has started this program
         return launch_gateway()
-    submit = Path(_find_spark_home()) / "bin" / "spark-submit"
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    command, variables = launch_command(settings, arguments, mllib=mllib), launch_environment()
+    if command is None:
+        command, variables = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *arguments], {}
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "connection"
         process = subprocess.Popen(
-            [*_IGNORING_INTERRUPTS, str(submit), *arguments],
-            env={**os.environ, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(told)}, stdin=subprocess.PIPE, stderr=stderr,
+            [*_IGNORING_INTERRUPTS, *command], stdin=subprocess.PIPE, stderr=stderr,
+            env={**os.environ, **variables, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(told)},
         )  # fmt: skip
         while not told.is_file():
             if process.poll() is not None:

@@ -233,14 +233,22 @@ def _checked_java(java_home: str | None, search_path: str) -> Path:
         if on_path is None:
             raise JavaMissingError(f"Java was not found: {_JAVA_REMEDY}")
         program, origin = Path(on_path), on_path
-    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)(?:\.(\d+))?', done.stderr + done.stdout)
+    version = re.search(r'(?:version |^JAVA_VERSION=)"(\d+)(?:\.(\d+))?', _told_version(program), re.MULTILINE)
     if version is None:
         raise JavaMissingError(f"{origin} does not tell its version: {_JAVA_REMEDY}")
     major = int(version[2] or 0) if version[1] == "1" else int(version[1])  # Java 8 calls itself 1.8
     if major < MINIMUM_JAVA:
         raise JavaMissingError(f"{origin} is Java {major}: {_JAVA_REMEDY}")
     return program
+
+
+def _told_version(program: Path) -> str:
+    """The file ``release`` of the program's folder, where there is one: starting Java takes a tenth of a second."""
+    release = program.resolve().parent.parent / "release"
+    if release.is_file():
+        return release.read_text("utf-8", "replace")
+    done = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    return done.stderr + done.stdout
 
 
 def _fetch_what_everyone_needs() -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.task_runner import SparkTaskRunner
 from upsert_platform.spark.class_archive import archive_file, spark_folder
+from upsert_platform.spark.direct_launch import write_launch_options
 from upsert_platform.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 _SECONDS: Final = 300
 _ABANDONED_SECONDS: Final = 3600
 _SCRATCH: Final = "writing-"
+_BESIDE: Final = (".path", ".options")
+"""What lies beside an archive: the folder of its PySpark, and the options of its launcher."""
 
 
 def write_archive() -> Path:
@@ -39,6 +42,7 @@ def write_archive() -> Path:
         _note(archive).write_text(str(spark_folder()), "utf-8")
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
+    write_launch_options()
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as folder:
         written = Path(folder) / archive.name
         # In a process of its own, whose JVM has opened nothing else before.
@@ -70,7 +74,8 @@ def remove_stale(archive: Path, spark: Path) -> list[Path]:
         if other == archive or (of is not None and of != spark and of.is_dir()):
             continue
         other.unlink(missing_ok=True)
-        _note(other).unlink(missing_ok=True)
+        for suffix in _BESIDE:
+            other.with_suffix(suffix).unlink(missing_ok=True)
         removed.append(other)
     for scratch in archive.parent.glob(f"{_SCRATCH}*"):
         with suppress(FileNotFoundError):
@@ -81,8 +86,7 @@ def remove_stale(archive: Path, spark: Path) -> list[Path]:
 
 
 def _note(archive: Path) -> Path:
-    """Beside an archive: the folder of its PySpark."""
-    return archive.with_suffix(".path")
+    return archive.with_suffix(_BESIDE[0])
 
 
 def _noted(archive: Path) -> Path | None:

@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> int:
         prepare_environment(place)
         salt = new_salt()
         digests = digests_of(place, salt)
-        session = open_session(_ON_A_CLUSTER if place.is_cluster else None, profile=profile)
+        # What the runs that attach will import is not known.
+        session = open_session(_ON_A_CLUSTER if place.is_cluster else None, profile=profile, mllib=True)
     except UpsertPlatformError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the log is what whoever started this looks at
         return 1

@@ -80,6 +80,23 @@ def test_java_17_and_newer_is_taken(fake_java, monkeypatch: pytest.MonkeyPatch, 
     assert jars.java() == home / "bin" / "java"
 
 
+@pytest.mark.parametrize(
+    ("version", "taken"), [("17.0.15", True), ("21", True), ("1.8.0_392", False), ("11.0.2", False)]
+)
+def test_a_java_that_tells_its_version_in_a_file_is_not_started(
+    fake_java, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str, taken: bool
+) -> None:
+    home = fake_java(f"touch {tmp_path / 'started'}; exit 1")
+    (home / "release").write_text(f'JAVA_RUNTIME_VERSION="99+1"\nJAVA_VERSION="{version}"\nLIBC="gnu"\n', "utf-8")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    if taken:
+        assert jars.java() == home / "bin" / "java"
+    else:
+        with pytest.raises(jars.JavaMissingError, match="install Java 17"):
+            jars.java()
+    assert not (tmp_path / "started").exists()
+
+
 def test_missing_java_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -359,7 +359,8 @@ class ControlTopic:
         """
         self.create()
         within = dict.fromkeys(("transaction.timeout.ms", "delivery.timeout.ms"), DRIVER_TRANSACTION_MS)
-        producer = open_transactional(self.endpoint, f"upsert-platform.{self.name}.{self.topic}.verdict", **within)
+        of_verdicts = f"upsert-platform.{self.name}.{self.topic}.verdict"
+        producer = open_transactional(self.endpoint, of_verdicts, near=self.name, **within)
         if self.read().verdict != old:
             return False
         value = {**asdict(new), "at": new.at.isoformat()}

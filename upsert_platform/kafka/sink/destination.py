@@ -361,9 +361,13 @@ class KafkaDestination(
             return {}
         prefix = before.prefix or self.settings.transactional_id_prefix
         endpoint = self.table.endpoint
+        near = self._control.name
+
+        def fence(number: int) -> None:
+            open_transactional(endpoint, f"{prefix}-{number}", near=near)
+
         with ThreadPoolExecutor(_FENCED_AT_ONCE) as pool:
-            for fenced in [pool.submit(open_transactional, endpoint, f"{prefix}-{n}") for n in range(before.shares)]:
-                fenced.result()
+            list(pool.map(fence, range(before.shares)))
         return self._control.shares()
 
     def _shares(

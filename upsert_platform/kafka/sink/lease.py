@@ -92,7 +92,7 @@ class KafkaLease(RenewedLease, LeaseStore):
 
 def _open(control: ControlTopic) -> Producer:
     within = dict.fromkeys(("transaction.timeout.ms", "delivery.timeout.ms"), DRIVER_TRANSACTION_MS)
-    return open_transactional(control.endpoint, lease_id(control), **within)
+    return open_transactional(control.endpoint, lease_id(control), near=control.name, **within)
 
 
 def lease_id(control: ControlTopic) -> str:

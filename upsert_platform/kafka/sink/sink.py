@@ -202,7 +202,8 @@ class _Task:
             if "transaction.timeout.ms" not in declared:
                 overrides["transaction.timeout.ms"] = TRANSACTION_MS
             prefix = self._settings.transactional_id_prefix
-            self._producer = open_transactional(self._endpoint, f"{prefix}-{share}", **overrides)
+            near = self._control.name
+            self._producer = open_transactional(self._endpoint, f"{prefix}-{share}", near=near, **overrides)
             # Read behind init_transactions, which ends what an earlier attempt left open: nothing can be added now.
             self._committed = self._control.shares().get(share)
             self._producer.begin_transaction()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.core.errors import EndpointError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 TRANSACTION_SECONDS: Final = 60.0
 """How long beginning or committing may take."""
+_LOOK_UP_SECONDS: Final = 5.0
 _FENCED: Final = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 
 
@@ -21,8 +23,14 @@ class Fenced(Exception):  # noqa: N818 (a state of affairs that callers handle, 
     """Another producer has taken the transactional id."""
 
 
-def open_transactional(endpoint: KafkaEndpoint, transactional_id: str, **overrides: str | int) -> Producer:
+def open_transactional(
+    endpoint: KafkaEndpoint, transactional_id: str, *, near: str | None = None, **overrides: str | int
+) -> Producer:
     """A producer that has taken a transactional id: open transactions under it are ended, other producers are fenced.
+
+    Args:
+        near: a topic that exists. Its brokers are looked up first: the client asks for the coordinator as soon as it
+            is there, and where no broker is connected by then it waits half a second before it asks again.
 
     Raises:
         EndpointError: the brokers cannot be reached, or allow this user no transactions.
@@ -31,6 +39,9 @@ def open_transactional(endpoint: KafkaEndpoint, transactional_id: str, **overrid
 
     needed: dict[str, str | int] = {"acks": "all", "enable.idempotence": "true"}
     producer = endpoint.open_producer(**needed, **{"transactional.id": transactional_id}, **overrides)
+    if near is not None:
+        with suppress(KafkaException):  # what cannot be reached is told below
+            producer.list_topics(near, timeout=_LOOK_UP_SECONDS)
     try:
         producer.init_transactions(TRANSACTION_SECONDS)
     except KafkaException as error:

@@ -13,9 +13,12 @@ from typing import Final
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.kafka.leaders import Place
 
-_ENOUGH: Final = 0.8
+_ENOUGH: Final = 0.9
 """Share of the most that a batch may read from which no better time is looked for."""
+_AIM: Final = 0.95
 _MINUTE_MS: Final = 60_000
+_FURTHER: Final = 8
+"""Each look back goes so many times as far as the one before, until a time is old enough."""
 
 OffsetsAt = Callable[[int], Mapping[Place, int]]
 
@@ -32,9 +35,15 @@ def cut_by_time(backlog: Sequence[OffsetRange], *, most: int, offsets_at: Offset
     before = {_place(item): item.start for item in backlog}
     after = {_place(item): item.end for item in backlog}
     low, high = 0, int(time.time() * 1000) + _MINUTE_MS
+    below, above = 0, sum(item.offsets for item in backlog)
+    step, evenly = _MINUTE_MS, True
     # A record may be older than one before it, so what is found for a later time is never less.
     while high - low > 1:
-        middle = (low + high) // 2
+        if low == 0:
+            middle, step = max(high - step, 1), step * _FURTHER
+        else:  # where records come evenly the first guess is right; half of the time is left after every second one
+            share = (most * _AIM - below) / (above - below) if evenly else 0.5
+            middle, evenly = min(max(low + int((high - low) * share), low + 1), high - 1), not evenly
         found = offsets_at(middle)
         cut = {}
         for item in backlog:
@@ -42,9 +51,9 @@ def cut_by_time(backlog: Sequence[OffsetRange], *, most: int, offsets_at: Offset
             cut[_place(item)] = min(max(at if at >= 0 else item.end, before[_place(item)]), after[_place(item)])
         count = sum(cut[_place(item)] - item.start for item in backlog)
         if count > most:
-            high, after = middle, cut
+            high, after, above = middle, cut, count
             continue
-        low, before = middle, cut
+        low, before, below = middle, cut, count
         if count >= most * _ENOUGH:
             return tuple(OffsetRange(*_place(item), item.start, cut[_place(item)]) for item in backlog)
     # The records between are of one millisecond, or have no time.

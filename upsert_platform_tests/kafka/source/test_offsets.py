@@ -344,6 +344,25 @@ def test_records_of_one_time_are_shared_evenly(lengths, most, expected, time_of_
     assert all(item.start == 5 for item in ranges)
 
 
+@pytest.mark.parametrize("days", [0.0001, 1.0, 400.0])
+def test_the_time_of_an_even_backlog_is_found_in_a_few_looks(days: float):
+    """However long ago it began: each look asks the brokers, and a topic is cut once for each batch."""
+    count, looks = 100_000, 0
+    now = int(time.time() * 1000)
+    first = now - int(days * 86_400_000)
+    backlog = [OffsetRange("t", partition, 0, count) for partition in range(2)]
+
+    def offsets_at(asked: int) -> dict[tuple[str, int], int]:
+        nonlocal looks
+        looks += 1
+        before = sum(1 for n in range(0, count, 100) if first + (now - first) * n / count < asked) * 100
+        return {("t", partition): before if before < count else -1 for partition in range(2)}
+
+    ranges = cut_by_time(backlog, most=50_000, offsets_at=offsets_at)
+    assert 45_000 <= sum(item.offsets for item in ranges) <= 50_000
+    assert looks <= 16
+
+
 def test_a_topic_that_was_widened_before_it_is_read_gives_newer_values_in_later_batches(
     table_of, make_topic, produce, kafka_bootstrap
 ):
