@@ -4,20 +4,27 @@ Dagster opens a connection for every statement, and waits for the disk after eac
 that finds nothing new. Here a connection lives as long as its process, and the disk is waited for when SQLite writes
 its log back. A process that dies loses nothing by that; a machine that does may lose the last events of a run, and no
 more than that. Files and tables are Dagster's own, so that either may follow the other.
+
+Each step of a run asks for the last materialisations of its asset and of what that reads, several times: what was read
+of an asset is kept until this process stores an event of it, or anybody has written anything else.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
 import dagster as dg
+from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.events.log import EventLogEntry
-from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
+from dagster._core.storage.event_log.base import AssetRecord
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._serdes import ConfigurableClassData
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
@@ -26,6 +33,15 @@ _KEPT: Final = 8
 """Runs whose databases stay open; a run's own process writes into its own and the one of all."""
 _BUSY_SECONDS: Final = 30
 """How long a statement waits for another process that writes."""
+_KEPT_ASSETS: Final = 2000
+_MIRRORED: Final = frozenset({*ASSET_EVENTS, *ASSET_CHECK_EVENTS, *EVENT_TYPE_TO_PIPELINE_RUN_STATUS})
+"""Events that are stored in the database of all runs, too."""
+_INSERT: Final = SqlEventLogStorageTable.insert()
+"""Compiled once, unlike a statement that has the values in it."""
+
+_Seen = tuple[int, int, int]
+"""Which state of the database of all runs was read: its connection, SQLite's count of the changes that others made
+(``PRAGMA data_version``), and the writes of this process."""
 
 
 class KeptEventStorage(SqliteEventLogStorage):
@@ -37,7 +53,12 @@ class KeptEventStorage(SqliteEventLogStorage):
     """
 
     def __init__(self, base_dir: str | None, inst_data: ConfigurableClassData | None = None) -> None:
-        self._engines: OrderedDict[tuple[int, str], Engine] = OrderedDict()
+        self._engines: OrderedDict[tuple[int, str], tuple[Engine, Connection]] = OrderedDict()
+        self._records: dict[dg.AssetKey, AssetRecord | None] = {}
+        self._records_of: _Seen | None = None
+        self._records_lock = threading.RLock()
+        self._writes = 0
+        self._storing = threading.local()
         self._tables: set[str] = set()
         self._columns: set[str] = set()
         self._indexes: set[str] = set()
@@ -93,50 +114,111 @@ class KeptEventStorage(SqliteEventLogStorage):
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
         with self._db_lock:
-            engine = self._engine(shard)
-            if shard not in self._initialized_dbs:
-                self._initdb(engine)
-                self._initialized_dbs.add(shard)
-            with engine.connect() as connection, connection.begin():
-                yield connection
+            connection = self._opened(shard)
+            changes = _driver(connection).total_changes
+            try:
+                with connection.begin():
+                    yield connection
+            finally:
+                by_an_event = getattr(self._storing, "event", False)
+                if shard == INDEX_SHARD_NAME and not by_an_event and _driver(connection).total_changes != changes:
+                    self._writes += 1
 
     def store_event(self, event: EventLogEntry) -> None:
         """Stores an event, and wakes up those who watch the run: they look at its file, not at the log beside it."""
-        super().store_event(event)
+        if event.is_dagster_event and event.dagster_event_type in _MIRRORED:
+            self._storing.event = True
+            try:
+                super().store_event(event)
+            finally:
+                self._storing.event = False
+                key = None if event.dagster_event is None else event.dagster_event.asset_key
+                if key is not None:
+                    with self._records_lock:
+                        self._records.pop(key, None)
+        else:
+            with self.run_connection(event.run_id) as connection:
+                connection.execute(_INSERT, self._event_to_row(event))
         os.utime(self.path_for_shard(event.run_id))
 
-    def _engine(self, shard: str) -> Engine:
+    def get_asset_records(self, asset_keys: Sequence[dg.AssetKey] | None = None) -> Sequence[AssetRecord]:
+        """Return what is known of assets; of a single one as it was read before, while nothing has changed."""
+        if asset_keys is None or len(asset_keys) != 1:
+            return super().get_asset_records(asset_keys)
+        found = self._record_of(asset_keys[0])
+        return [] if found is None else [found]
+
+    def get_latest_materialization_events(
+        self, asset_keys: Iterable[dg.AssetKey]
+    ) -> Mapping[dg.AssetKey, EventLogEntry | None]:
+        """Return the last materialisations; of a single asset as it was read before, while nothing has changed."""
+        asked = list(asset_keys)
+        if len(asked) != 1:
+            return super().get_latest_materialization_events(asked)
+        found = self._record_of(asked[0])
+        return {} if found is None else {asked[0]: found.asset_entry.last_materialization}
+
+    def _record_of(self, key: dg.AssetKey) -> AssetRecord | None:
+        with self._records_lock:
+            with self._connect(INDEX_SHARD_NAME) as connection:
+                driver = _driver(connection)
+                version = driver.execute("PRAGMA data_version").fetchone()[0]
+                seen = (id(driver), version, self._writes)
+            if seen != self._records_of or len(self._records) >= _KEPT_ASSETS:
+                self._records.clear()
+                self._records_of = seen
+            if key not in self._records:
+                # Read after `seen`: what is written meanwhile is found to be newer by the next look.
+                found = super().get_asset_records([key])
+                self._records[key] = found[0] if found else None
+            return self._records[key]
+
+    def _opened(self, shard: str) -> Connection:
         place = (os.getpid(), shard)  # a connection is not carried into a process that was forked
         found = self._engines.get(place)
         if found is None:
-            found = create_engine(
+            engine = create_engine(
                 self.conn_string_for_shard(shard),
                 poolclass=QueuePool,
                 pool_size=1,
                 connect_args={"timeout": _BUSY_SECONDS, "check_same_thread": False},
             )
-            event.listen(found, "connect", _wait_seldom)
-            self._engines[place] = found
+            event.listen(engine, "connect", _wait_seldom)
+            if shard not in self._initialized_dbs:
+                self._initdb(engine)
+                self._initialized_dbs.add(shard)
+            found = self._engines[place] = (engine, engine.connect())
             if len(self._engines) > _KEPT:
-                self._engines.popitem(last=False)[1].dispose()
+                _close(self._engines.popitem(last=False)[1])
         self._engines.move_to_end(place)
-        return found
+        return found[1]
 
     def dispose(self) -> None:
         """Closes all connections."""
-        with self._db_lock:
-            while self._engines:
-                self._engines.popitem()[1].dispose()
+        self._close_all()
         super().dispose()
 
     def wipe(self) -> None:
         """Deletes all events, and the files of runs."""
-        with self._db_lock:
-            while self._engines:
-                self._engines.popitem()[1].dispose()
+        self._close_all()
         for known in (self._tables, self._columns, self._indexes):
             known.clear()
         super().wipe()
+
+    def _close_all(self) -> None:
+        with self._db_lock:
+            while self._engines:
+                _close(self._engines.popitem()[1])
+
+
+def _driver(connection: Connection) -> Any:
+    """SQLite's own connection below one of SQLAlchemy."""
+    return connection.connection.driver_connection
+
+
+def _close(opened: tuple[Engine, Connection]) -> None:
+    opened[1].close()
+    opened[0].dispose()
 
 
 def _wait_seldom(connection: Any, _: object) -> None:

@@ -1,5 +1,6 @@
 """Events that are stored through kept connections are those that Dagster stores, and are seen by others at once."""
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 from dagster import AssetExecutionContext
 from dagster._core.instance.ref import InstanceRef
 from dagster._core.storage.event_log import SqliteEventLogStorage
+from dagster._core.storage.partition_status_cache import AssetStatusCacheValue
 
 from upsert_platform.demo.instance import SHIPPED_SETTINGS
 from upsert_platform.graph.event_storage import KeptEventStorage
@@ -117,3 +119,62 @@ def test_a_table_that_was_seen_is_looked_for_once(tmp_path: Path, monkeypatch: p
         assert [storage.has_table("asset_keys") for _ in range(3)] == [True] * 3  # type: ignore[attr-defined]
         assert [storage.has_table("no_table") for _ in range(2)] == [False] * 2  # type: ignore[attr-defined]
     assert asked == ["asset_keys", "no_table", "no_table"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_known_of_assets_is_what_dagsters_own_storage_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whoever wrote last: this process, another one on the same files, by an event or otherwise."""
+    chance = random.Random(seed)
+    keys = [dg.AssetKey(["tables", name]) for name in "abc"]
+    with (
+        shipped(tmp_path / "home", monkeypatch) as ours,
+        dg.DagsterInstance.from_ref(ours.get_ref()) as others,
+    ):
+        plain = SqliteEventLogStorage(str(tmp_path / "home" / "history" / "runs"))
+        assert isinstance(others.event_log_storage, KeptEventStorage)
+        for turn in range(60):
+            writer, key = chance.choice((ours, others)), chance.choice(keys)
+            match chance.choice(("materialise", "materialise", "observe", "check", "wipe", "status", "run")):
+                case "materialise":
+                    writer.report_runless_asset_event(dg.AssetMaterialization(key, metadata={"turn": turn}))
+                case "observe":
+                    writer.report_runless_asset_event(dg.AssetObservation(key, metadata={"turn": turn}))
+                case "check":
+                    told = dg.AssetCheckEvaluation(asset_key=key, check_name="holds", passed=True, metadata={})
+                    writer.report_runless_asset_event(told)
+                case "wipe":
+                    writer.wipe_assets([key])
+                case "status":
+                    cached = AssetStatusCacheValue(latest_storage_id=turn)
+                    writer.event_log_storage.update_asset_cached_status_data(key, cached)
+                case "run":
+                    dg.materialize([counted], instance=writer)
+            for asked in (*keys, counted.key):
+                for reader in (ours, others):
+                    assert reader.get_asset_records([asked]) == plain.get_asset_records([asked])
+                    last = plain.get_latest_materialization_events([asked]).get(asked)
+                    assert reader.get_latest_materialization_event(asked) == last
+
+
+def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[object] = []
+    own = SqliteEventLogStorage._fetch_asset_rows
+
+    def noted(storage: SqliteEventLogStorage, asset_keys: object = None, **more: object) -> object:
+        reads.append(asset_keys)
+        return own(storage, asset_keys, **more)  # type: ignore[arg-type]
+
+    with shipped(tmp_path / "home", monkeypatch) as instance:
+        dg.materialize([counted], instance=instance)
+        monkeypatch.setattr(SqliteEventLogStorage, "_fetch_asset_rows", noted)
+        for _ in range(3):
+            assert instance.get_latest_materialization_event(counted.key) is not None
+            assert len(instance.get_asset_records([counted.key])) == 1
+            instance.report_runless_asset_event(
+                dg.AssetCheckEvaluation(asset_key=counted.key, check_name="holds", passed=True, metadata={})
+            )
+        assert len(reads) <= 1
