@@ -48,12 +48,11 @@ def launch_command(settings: Mapping[str, str], arguments: Sequence[str], *, mll
 
     Args:
         settings: of the session.
-        arguments: of ``spark-submit``.
+        arguments: of ``spark-submit``, without options of the user.
         mllib: whether the session has MLlib's classes whatever this program has imported.
     """
     options = _options_file()
-    asked_for = len(arguments) == 4 and arguments[0] == "--properties-file" and arguments[2] == "--load-spark-defaults"
-    if not asked_for or arguments[3] != _SHELL or not options.is_file() or not _is_plain(settings):
+    if not options.is_file() or not _is_plain(settings):
         return None
     memory = settings.get("spark.driver.memory", "1g")
     words = (settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra"))

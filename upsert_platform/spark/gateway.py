@@ -31,13 +31,13 @@ _IGNORING_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 _LOOK_SECONDS: Final = 0.02
 
 
-def start_gateway(settings: Mapping[str, str], *, stderr: int, mllib: bool = False) -> ClientServer:
+def start_gateway(settings: Mapping[str, str] | None, *, stderr: int, mllib: bool = False) -> ClientServer:
     """Start a JVM with the arguments of ``PYSPARK_SUBMIT_ARGS``, and connect to it.
 
     The JVM ends when this process does: it reads a pipe that then closes.
 
     Args:
-        settings: of the session.
+        settings: of the session; None where the user has given options of ``spark-submit``, which is asked then.
         stderr: descriptor for the JVM's error output.
         mllib: see `launch_command`.
 
@@ -50,7 +50,8 @@ def start_gateway(settings: Mapping[str, str], *, stderr: int, mllib: bool = Fal
     if PORT in os.environ:  # of spark-submit, which has started this program
         return launch_gateway()
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
-    command, variables = launch_command(settings, arguments, mllib=mllib), launch_environment()
+    command = None if settings is None else launch_command(settings, arguments, mllib=mllib)
+    variables = launch_environment()
     if command is None:
         command, variables = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *arguments], {}
     with tempfile.TemporaryDirectory() as folder:

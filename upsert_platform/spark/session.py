@@ -255,8 +255,8 @@ def _start_jvm(settings: Mapping[str, str], *, mllib: bool) -> None:
     output, jvm = os.pipe()
     threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
     try:
-        with settings_file(settings, scratch_folder()):
-            gateway = start_gateway(settings, stderr=jvm, mllib=mllib)
+        with settings_file(settings, scratch_folder()) as alone:
+            gateway = start_gateway(settings if alone else None, stderr=jvm, mllib=mllib)
     finally:
         os.close(jvm)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself

@@ -19,7 +19,7 @@ _ESCAPED_IN_NAMES: Final = {**_ESCAPED, " ": "\\ ", "=": "\\=", ":": "\\:", "#":
 
 
 @contextmanager
-def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
+def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[bool]:
     """While the block runs, a JVM that PySpark starts reads these settings from a file that only this user can read.
 
     The file is removed at the end of the block. ``spark-defaults.conf`` is read too, and a properties file that
@@ -27,6 +27,9 @@ def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
 
     Args:
         folder: for the file; exists.
+
+    Yields:
+        Whether the JVM is given these settings alone: ``PYSPARK_SUBMIT_ARGS`` names no file and no option.
 
     Raises:
         EndpointError: the file that ``PYSPARK_SUBMIT_ARGS`` names cannot be read.
@@ -42,7 +45,7 @@ def settings_file(settings: Mapping[str, str], folder: Path) -> Iterator[None]:
                 f"{_escape(name, _ESCAPED_IN_NAMES)}={_escape(text, _ESCAPED)}\n" for name, text in settings.items()
             )
         os.environ[_VARIABLE] = shlex.join((_OPTION, str(path), "--load-spark-defaults", *arguments))
-        yield
+        yield named is None and arguments == ["pyspark-shell"]
     finally:
         path.unlink(missing_ok=True)
         if before is None:

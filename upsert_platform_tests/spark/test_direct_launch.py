@@ -73,25 +73,44 @@ def test_the_jvm_is_the_one_that_spark_submit_starts(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("variables", "settings", "arguments"),
+    ("variables", "settings"),
     [
-        *(({name: "x"}, {}, SUBMIT) for name in direct_launch._OF_USERS),
-        ({"SPARK_HOME": "/opt/spark"}, {}, SUBMIT),
-        ({}, {"spark.driver.extraClassPath": "a.jar"}, SUBMIT),
-        ({}, {"spark.driver.extraLibraryPath": "/lib"}, SUBMIT),
-        ({}, {"spark.submit.deployMode": "cluster"}, SUBMIT),
-        ({}, {}, [*SUBMIT[:3], "--driver-memory", "1g", "pyspark-shell"]),
-        ({}, {}, ["pyspark-shell"]),
+        *(({name: "x"}, {}) for name in direct_launch._OF_USERS),
+        ({"SPARK_HOME": "/opt/spark"}, {}),
+        ({}, {"spark.driver.extraClassPath": "a.jar"}),
+        ({}, {"spark.driver.extraLibraryPath": "/lib"}),
+        ({}, {"spark.submit.deployMode": "cluster"}),
     ],
     ids=str,
 )
 def test_what_a_user_has_set_is_left_to_spark_submit(
-    variables: dict[str, str], settings: dict[str, str], arguments: list[str], monkeypatch: pytest.MonkeyPatch
+    variables: dict[str, str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert launch_command({}, SUBMIT, mllib=False) is not None
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert launch_command(settings, arguments, mllib=False) is None
+    assert launch_command(settings, SUBMIT, mllib=False) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "alone"),
+    [
+        (None, True),
+        ("pyspark-shell", True),
+        ("--driver-memory 1g pyspark-shell", False),
+        ("--properties-file {file} pyspark-shell", False),
+        ("--properties-file={file} pyspark-shell", False),
+    ],
+)
+def test_options_of_a_user_are_left_to_spark_submit(
+    given: str | None, alone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "own.properties"
+    named.write_text("spark.driver.memory=1g\n", "utf-8")
+    if given is not None:
+        monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", given.format(file=named))
+    with settings_file({"spark.app.name": "a"}, tmp_path) as found:
+        assert found is alone
 
 
 def test_memory_and_java_options_are_words_of_the_command() -> None:
