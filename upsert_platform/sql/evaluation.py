@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.types import arrow_type, spark_type
 from upsert_platform.core.user_functions import SIGNATURE, STOPS, Signature, called_functions
+from upsert_platform.sql.functions.json import CHECK, EXISTS, QUERY, VALUE
 from upsert_platform.sql.user_functions import is_below
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def flink_sql(spark: SparkSession, text: str) -> DataFrame:
     Spark binds an expression to the settings of the session when it is analysed, which is here: the frame keeps them,
     whatever the session has when it runs.
     """
-    _register(spark)
+    _register(spark, text)
     _register_own(spark, text)
     with _settings(spark):
         return spark.sql(text)
@@ -51,10 +52,11 @@ def prepared(spark: SparkSession, texts: Iterable[str] = ()) -> SparkSession:
     """A session that evaluates expressions of `expressions.render` wherever they are put, from now on.
 
     Args:
-        texts: the expressions, which may call functions of the project.
+        texts: the expressions; without any, all functions of the platform are known, and none of the project.
     """
-    _register(spark)
-    _register_own(spark, " ".join(texts))
+    text = " ".join(texts)
+    _register(spark, text or CHECK)
+    _register_own(spark, text)
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     return spark
@@ -119,21 +121,19 @@ def _of_project(module: ModuleType) -> list[ModuleType]:
     return [item for item in below if not _INSTALLED & set(Path(item.__file__ or "").parts)]
 
 
-def _register(spark: SparkSession) -> None:
-    """Makes the functions of `json_reading` known to a session, once."""
-    from upsert_platform.sql.functions import json as names
-
-    if spark.catalog.functionExists(names.CHECK):
+def _register(spark: SparkSession, text: str) -> None:
+    """Makes the functions of `json_reading` known to a session, once, where a text calls any of them."""
+    if not any(name in text for name in (VALUE, QUERY, EXISTS, CHECK)) or spark.catalog.functionExists(CHECK):
         return
     from pyspark.sql.functions import ArrowUDFType, arrow_udf
 
     from upsert_platform.sql import json_reading as reading
 
     found: list[tuple[str, Any, str, str]] = [
-        (names.VALUE, reading.read_value, "found", _FOUND),
-        (names.QUERY, reading.read_query, "found", _FOUND),
-        (names.EXISTS, reading.read_exists, "text", "string"),
-        (names.CHECK, reading.check, "boolean", "boolean"),
+        (VALUE, reading.read_value, "found", _FOUND),
+        (QUERY, reading.read_query, "found", _FOUND),
+        (EXISTS, reading.read_exists, "text", "string"),
+        (CHECK, reading.check, "boolean", "boolean"),
     ]
     for name, function, kind, declared in found:
         batch = reading.over_batches(function, kind)
