@@ -11,7 +11,7 @@ from upsert_platform.kafka.endpoint import KafkaEndpoint
 from upsert_platform.kafka.refusals import redact
 
 if TYPE_CHECKING:
-    from confluent_kafka import KafkaException, Producer
+    from confluent_kafka import KafkaError, KafkaException, Producer
 
 TRANSACTION_SECONDS: Final = 60.0
 """How long beginning or committing may take."""
@@ -92,11 +92,18 @@ def failure_of_transaction(producer: Producer, error: KafkaException) -> Excepti
     from confluent_kafka import KafkaException
 
     reason = error.args[0]
-    if reason.name() in _FENCED or "fenced" in reason.str().lower():
+    if _is_fenced(reason):
         return Fenced(reason.str())
     if reason.txn_requires_abort():
         try:
             producer.abort_transaction(TRANSACTION_SECONDS)
         except KafkaException as other:
-            return EndpointError(f"a Kafka transaction failed and could not be ended: {other.args[0].str()}")
+            found = other.args[0]
+            if _is_fenced(found):  # the newer producer has ended the transaction, and the commit was told that first
+                return Fenced(found.str())
+            return EndpointError(f"a Kafka transaction failed and could not be ended: {found.str()}")
     return EndpointError(f"a Kafka transaction failed and was given up: {reason.str()}")
+
+
+def _is_fenced(error: KafkaError) -> bool:
+    return error.name() in _FENCED or "fenced" in error.str().lower()
