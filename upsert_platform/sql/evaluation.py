@@ -52,11 +52,10 @@ def prepared(spark: SparkSession, texts: Iterable[str] = ()) -> SparkSession:
     """A session that evaluates expressions of `expressions.render` wherever they are put, from now on.
 
     Args:
-        texts: the expressions; without any, all functions of the platform are known, and none of the project.
+        texts: the expressions, which may call functions of the project; those of the platform are known in any case.
     """
-    text = " ".join(texts)
-    _register(spark, text or CHECK)
-    _register_own(spark, text)
+    _register(spark, CHECK)
+    _register_own(spark, " ".join(texts))
     for name, value in _SETTINGS.items():
         spark.conf.set(name, value)
     return spark
