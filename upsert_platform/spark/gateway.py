@@ -52,7 +52,7 @@ def start_gateway(settings: Mapping[str, str] | None, *, stderr: int, mllib: boo
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     command = None if settings is None else launch_command(settings, arguments, mllib=mllib)
     variables = launch_environment()
-    if command is None:
+    if command is None:  # which puts its variables together by itself
         command, variables = [str(Path(_find_spark_home()) / "bin" / "spark-submit"), *arguments], {}
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "connection"

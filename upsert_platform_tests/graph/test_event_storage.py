@@ -178,3 +178,8 @@ def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
                 dg.AssetCheckEvaluation(asset_key=counted.key, check_name="holds", passed=True, metadata={})
             )
         assert len(reads) <= 1
+        reads.clear()
+        instance.report_runless_asset_event(dg.AssetMaterialization(counted.key))
+        for _ in range(2):
+            assert instance.get_latest_materialization_event(counted.key) is not None
+        assert len(reads) == 1
