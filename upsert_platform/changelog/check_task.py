@@ -5,13 +5,12 @@ Runs in Spark's workers, or in a run's own process.
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from upsert_platform.core.destination import OPERATION, OPERATION_UPSERT, SEQUENCE, STATUS, WANTED
-from upsert_platform.core.plain_values import comparable_values, shown_values
+from upsert_platform.core.plain_values import shown_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,26 +58,20 @@ class CheckOfBatch:
         """The comparison; None where rows have to be read otherwise."""
         changes, _ = self.changes()
         if self.drawn is not None:
-            changes = _with_sample(changes, self.key, after=self.drawn[0], one_in=self.drawn[1])
+            changes = _with_sample(changes, after=self.drawn[0], one_in=self.drawn[1])
         if self.held is not None:
             changes = self.held(changes)
         actual = self.read(changes.select(list(self.key)))
         return None if actual is None else _compared(self, changes, actual)
 
 
-def _with_sample(changes: pa.Table, key: Sequence[str], *, after: int, one_in: int) -> pa.Table:
-    """Every key written after a batch, and about SAMPLE_ROWS of the others: of another batch other keys."""
+def _with_sample(changes: pa.Table, *, after: int, one_in: int) -> pa.Table:
+    """Every row written after a batch, and about SAMPLE_ROWS of the others, which each batch draws anew."""
+    import numpy as np
     import pyarrow as pa
 
-    drawn = [
-        sequence > after or zlib.crc32(repr((after, values)).encode()) % one_in == 0
-        for sequence, values in zip(changes.column(SEQUENCE).to_pylist(), _keys(changes, key), strict=True)
-    ]
-    return changes.filter(pa.array(drawn, pa.bool_()))
-
-
-def _keys(rows: pa.Table, key: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    return zip(*(comparable_values(rows.column(name)) for name in key), strict=True)
+    drawn = np.random.default_rng(after).integers(0, one_in, changes.num_rows) == 0
+    return changes.filter(pa.array(drawn | (changes.column(SEQUENCE).to_numpy() > after)))
 
 
 def _compared(check: CheckOfBatch, changes: pa.Table, actual: pa.Table) -> Compared:

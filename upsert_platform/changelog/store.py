@@ -11,9 +11,10 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import RangeAccount
@@ -82,6 +83,13 @@ class ChangelogStore:
     def keep_open(self) -> None:
         """From now on looks through one handle that is brought up to date: for a thread that looks every second."""
         self._kept = KeptTable(self.location)
+
+    def beside(self) -> Self:
+        """Return the same changelog for another thread, which keeps it open for itself."""
+        found = copy(self)
+        found._known = None  # noqa: SLF001 - of the same class
+        found.keep_open()
+        return found
 
     def begin_look(self) -> None:
         """Keep the table open, and show one version of it, the newest at the next read, up to the next call."""

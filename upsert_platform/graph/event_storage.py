@@ -39,9 +39,24 @@ _MIRRORED: Final = frozenset({*ASSET_EVENTS, *ASSET_CHECK_EVENTS, *EVENT_TYPE_TO
 _INSERT: Final = SqlEventLogStorageTable.insert()
 """Compiled once, unlike a statement that has the values in it."""
 
+_ONE_BY_ONE: Final = 8
+"""So many assets are read one by one; a run that asks for more has many, and all are read by one statement."""
+_READ_TOGETHER: Final = 500
+"""An instance with more assets may be that of many projects."""
+
 _Seen = tuple[int, int, int]
 """Which state of the database of all runs was read: its connection, SQLite's count of the changes that others made
 (``PRAGMA data_version``), and the writes of this process."""
+
+
+class _RowInsert:
+    """The insert of one row by the statement that is compiled once; SQLAlchemy runs whatever has this method."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+
+    def _execute_on_connection(self, connection: Connection, _: object, options: Any) -> Any:
+        return _INSERT._execute_on_connection(connection, [self._row], options)  # noqa: SLF001
 
 
 class KeptEventStorage(SqliteEventLogStorage):
@@ -57,7 +72,7 @@ class KeptEventStorage(SqliteEventLogStorage):
         self._records: dict[dg.AssetKey, AssetRecord | None] = {}
         self._records_of: _Seen | None = None
         self._records_lock = threading.RLock()
-        self._writes = 0
+        self._writes = self._singles = 0
         self._storing = threading.local()
         self._tables: set[str] = set()
         self._columns: set[str] = set()
@@ -138,8 +153,12 @@ class KeptEventStorage(SqliteEventLogStorage):
                         self._records.pop(key, None)
         else:
             with self.run_connection(event.run_id) as connection:
-                connection.execute(_INSERT, self._event_to_row(event))
+                connection.execute(self.prepare_insert_event(event))
         os.utime(self.path_for_shard(event.run_id))
+
+    def prepare_insert_event(self, event: EventLogEntry) -> Any:
+        """Return what inserts an event into a database when it is executed."""
+        return _RowInsert(self._event_to_row(event))
 
     def get_asset_records(self, asset_keys: Sequence[dg.AssetKey] | None = None) -> Sequence[AssetRecord]:
         """Return what is known of assets; of a single one as it was read before, while nothing has changed."""
@@ -166,12 +185,27 @@ class KeptEventStorage(SqliteEventLogStorage):
                 seen = (id(driver), version, self._writes)
             if seen != self._records_of or len(self._records) >= _KEPT_ASSETS:
                 self._records.clear()
-                self._records_of = seen
+                self._records_of, self._singles = seen, 0
             if key not in self._records:
-                # Read after `seen`: what is written meanwhile is found to be newer by the next look.
-                found = super().get_asset_records([key])
-                self._records[key] = found[0] if found else None
+                self._read(key)
             return self._records[key]
+
+    def _read(self, key: dg.AssetKey) -> None:
+        """Reads what is known of an asset; of every one, where many were asked for and there are not too many.
+
+        It is read after `_records_of`, so that what is written meanwhile is found to be newer by the next look.
+        """
+        self._singles += 1
+        if self._singles == _ONE_BY_ONE and self._count_of_assets() <= _READ_TOGETHER:
+            self._records |= {found.asset_entry.asset_key: found for found in super().get_asset_records()}
+            self._records.setdefault(key, None)
+            return
+        found = super().get_asset_records([key])
+        self._records[key] = found[0] if found else None
+
+    def _count_of_assets(self) -> int:
+        with self._connect(INDEX_SHARD_NAME) as connection:
+            return int(_driver(connection).execute("SELECT count(*) FROM asset_keys").fetchone()[0])
 
     def _opened(self, shard: str) -> Connection:
         place = (os.getpid(), shard)  # a connection is not carried into a process that was forked

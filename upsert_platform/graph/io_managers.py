@@ -37,6 +37,7 @@ class _PlatformIOManager(dg.IOManager):
     def __init__(self, platform: PlatformResource, spark: SparkResource) -> None:
         self.platform = platform
         self.spark = spark
+        spark.serve(platform)
 
 
 class ChangelogIOManager(_PlatformIOManager):

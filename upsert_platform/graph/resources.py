@@ -40,7 +40,7 @@ from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.warm_session import close_session, session_for_run
 from upsert_platform.sync.binding import Binding, QuerySource, bind_sound, load, open_unbound
 from upsert_platform.sync.changelog_hop import ChangelogHop
-from upsert_platform.sync.connectors import keep_connections
+from upsert_platform.sync.connectors import keep_connections, written_systems
 from upsert_platform.sync.declared import Declared, declared
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.endpoints import Endpoints, project_variables
@@ -86,6 +86,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
     _pages: dict[str, str] = PrivateAttr(default_factory=dict)
     _noticed: bool = PrivateAttr(default=False)
     _counter: Any = PrivateAttr(default=None)
+    _systems: Any = PrivateAttr(default=tuple)
 
     def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
@@ -131,6 +132,10 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
         """Announce at least how many rows the run will move; a session that is not open yet is sized for them."""
         self._brief = rows < _BRIEF_ROWS
 
+    def serve(self, platform: "PlatformResource") -> None:
+        """Names the project whose run this is: what its systems need is imported while the session opens."""
+        self._systems = platform.written_systems
+
     def on_demand(self) -> OnDemand:
         """The local bound, and what opens the session for work above it."""
         return OnDemand(lambda: self.spark_session, rows=self.most_local_rows(), on_cluster=self.place.is_cluster)
@@ -169,7 +174,9 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
             self._opened = SparkSession.getActiveSession() is None
             settings = self.spark_settings
             tell = dg.get_dagster_logger().info
-            self._spark_session = session_for_run(settings, profile=self.profile, brief=self._brief, tell=tell)
+            self._spark_session = session_for_run(
+                settings, profile=self.profile, brief=self._brief, systems=self._systems(), tell=tell
+            )
             self._pages = pages_of(self._spark_session)
             self._counter = WorkCounter(self._spark_session)
 
@@ -260,6 +267,10 @@ class PlatformResource(HoldsSecrets):
         if self._binding is None:
             self._binding = self._bound()
         return self._binding
+
+    def written_systems(self) -> set[str]:
+        """Endpoints (such as ``tablestore``) of the tables that the usable part of the project writes."""
+        return written_systems(self.sound().project)
 
     def read_again(self) -> Binding:
         """Read the declarations anew, servers of databases asked; what was read before stays where they have errors.

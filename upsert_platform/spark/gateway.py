@@ -11,12 +11,13 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.spark.direct_launch import launch_command, launch_environment
+from upsert_platform.spark.worker_daemon import CLIENTS_VARIABLE
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -31,7 +32,9 @@ _IGNORING_INTERRUPTS: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 _LOOK_SECONDS: Final = 0.02
 
 
-def start_gateway(settings: Mapping[str, str] | None, *, stderr: int, mllib: bool = False) -> ClientServer:
+def start_gateway(
+    settings: Mapping[str, str] | None, *, stderr: int, mllib: bool = False, systems: Iterable[str] = ()
+) -> ClientServer:
     """Start a JVM with the arguments of ``PYSPARK_SUBMIT_ARGS``, and connect to it.
 
     The JVM ends when this process does: it reads a pipe that then closes.
@@ -40,6 +43,7 @@ def start_gateway(settings: Mapping[str, str] | None, *, stderr: int, mllib: boo
         settings: of the session; None where the user has given options of ``spark-submit``, which is asked then.
         stderr: descriptor for the JVM's error output.
         mllib: see `launch_command`.
+        systems: endpoints whose clients Python workers begin with.
 
     Raises:
         EndpointError: the JVM ended while it started.
@@ -58,7 +62,10 @@ def start_gateway(settings: Mapping[str, str] | None, *, stderr: int, mllib: boo
         told = Path(folder) / "connection"
         process = subprocess.Popen(
             [*_IGNORING_INTERRUPTS, *command], stdin=subprocess.PIPE, stderr=stderr,
-            env={**os.environ, **variables, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(told)},
+            env={
+                **os.environ, **variables, "SPARK_CONNECT_MODE": "0", _CONNECTION: str(told),
+                CLIENTS_VARIABLE: ",".join(systems),
+            },
         )  # fmt: skip
         while not told.is_file():
             if process.poll() is not None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -136,6 +136,7 @@ def open_session(
     lake: str | None = None,
     brief: bool = False,
     mllib: bool = False,
+    systems: Iterable[str] = (),
 ) -> SparkSession:
     """Opens the session, or returns the one of this process.
 
@@ -145,6 +146,7 @@ def open_session(
         lake: root of the lake, which executors have to see.
         brief: see `default_settings`.
         mllib: see `launch_command`.
+        systems: endpoints (such as ``tablestore``) whose clients Python workers begin with.
 
     Raises:
         EndpointError: Java is missing or too old, the place cannot work, or a cluster gives no executor.
@@ -160,7 +162,7 @@ def open_session(
     sweep()
     chosen = {**settings_of(place, brief=brief), **_temporary_files(place.settings), **place.given}
     remember_settings(chosen)
-    _start_jvm(chosen, mllib=mllib)
+    _start_jvm(chosen, mllib=mllib, systems=systems)
     if SparkContext._active_spark_context is None:  # noqa: SLF001 - there is no other way to tell
         context = SparkContext.getOrCreate(SparkConf().setAll(list(chosen.items())))
         if not place.is_cluster:
@@ -246,7 +248,7 @@ def _temporary_files(settings: Mapping[str, str]) -> dict[str, str]:
     return {**found, "spark.local.dir": str(folder)} if local else found
 
 
-def _start_jvm(settings: Mapping[str, str], *, mllib: bool) -> None:
+def _start_jvm(settings: Mapping[str, str], *, mllib: bool, systems: Iterable[str]) -> None:
     """Starts the JVM of this process, if it does not run, and passes on its error output."""
     from pyspark import SparkContext
 
@@ -256,7 +258,7 @@ def _start_jvm(settings: Mapping[str, str], *, mllib: bool) -> None:
     threading.Thread(target=_pass_on, args=(output,), name="jvm-stderr", daemon=True).start()
     try:
         with settings_file(settings, scratch_folder()) as alone:
-            gateway = start_gateway(settings if alone else None, stderr=jvm, mllib=mllib)
+            gateway = start_gateway(settings if alone else None, stderr=jvm, mllib=mllib, systems=systems)
     finally:
         os.close(jvm)
     SparkContext._ensure_initialized(gateway=gateway)  # noqa: SLF001 - what SparkSession.builder does by itself

@@ -25,6 +25,7 @@ from upsert_platform.spark.session import open_session, prepare_environment
 from upsert_platform.spark.train_archive import exercise
 from upsert_platform.spark.warm_offer import Offer, Turn, digests_of, new_salt, withdraw
 from upsert_platform.spark.warm_session import clear
+from upsert_platform.spark.worker_daemon import CLIENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,9 @@ def main(arguments: list[str]) -> int:
         salt = new_salt()
         digests = digests_of(place, salt)
         # What the runs that attach will import is not known.
-        session = open_session(_ON_A_CLUSTER if place.is_cluster else None, profile=profile, mllib=True)
+        session = open_session(
+            _ON_A_CLUSTER if place.is_cluster else None, profile=profile, mllib=True, systems=CLIENTS
+        )
     except UpsertPlatformError as error:
         print(error, file=sys.stderr)  # noqa: T201 - the log is what whoever started this looks at
         return 1

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from upsert_platform.core.import_ahead import import_ahead
 from upsert_platform.spark.gateway import connect
 from upsert_platform.spark.placement import refuse_wrong
 from upsert_platform.spark.profiles import SparkPlace, spark_place
@@ -26,6 +27,7 @@ from upsert_platform.spark.session import (
     stop_session,
 )
 from upsert_platform.spark.warm_offer import Offer, Turn, folder, withdraw
+from upsert_platform.spark.worker_daemon import CLIENTS
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -43,18 +45,23 @@ def session_for_run(
     profile: str | None = None,
     lake: str | None = None,
     brief: bool = False,
+    systems: Collection[str] = (),
     tell: Callable[[str], None],
 ) -> SparkSession:
     """The warm session, where there is one that fits and is free; else one of this process (`open_session`).
 
     Args:
+        systems: endpoints (such as ``tablestore``) whose clients the run needs: they are imported while it waits.
         tell: is given a line where a warm session is there and is not used, and why.
 
     Raises:
         EndpointError: as `open_session` does.
     """
+    import_ahead(("pandas", *(CLIENTS[name] for name in systems if name in CLIENTS)))
     found = _attach(spark_place(settings, profile=profile), lake, tell)
-    return open_session(settings, profile=profile, lake=lake, brief=brief) if found is None else found
+    if found is not None:
+        return found
+    return open_session(settings, profile=profile, lake=lake, brief=brief, systems=systems)
 
 
 def close_session(session: SparkSession) -> None:

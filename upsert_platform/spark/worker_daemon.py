@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 from typing import Final
 
 MODULES: Final = (
     "pyarrow",
     "pyarrow.compute",
     "pyarrow.parquet",
+    "pandas",  # which pyarrow looks for when it is given a list
     "upsert_platform.changelog.change_rows",
     "upsert_platform.changelog.summed_in_tasks",
     "confluent_kafka",
@@ -32,12 +34,21 @@ MODULES: Final = (
 )
 """Modules of tasks, by name, for this room knows none of theirs; what they import comes with them."""
 
+CLIENTS: Final = {
+    "tablestore": "upsert_platform.tablestore.loaded_sdk",
+    "maxcompute": "upsert_platform.maxcompute.loaded_sdk",
+}
+"""Modules that bring in the client of a system, by its endpoint: a program imports those of the tables that it has."""
+CLIENTS_VARIABLE: Final = "UPSERT_SPARK_WORKER_CLIENTS"
+"""Names the endpoints whose clients workers import, with commas; the JVM passes it on."""
+
 
 def main() -> None:
     """Imports the modules, and then is PySpark's daemon."""
     from pyspark import daemon
 
-    for name in MODULES:
+    asked = os.environ.get(CLIENTS_VARIABLE, "").split(",")
+    for name in (*MODULES, *(CLIENTS[endpoint] for endpoint in asked if endpoint in CLIENTS)):
         importlib.import_module(name)
     gc.collect()
     gc.freeze()  # what was imported stays in memory that workers share

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,6 +101,7 @@ class ChangelogHop:
         self.source = source
         self.store = store
         self.run = run
+        self._known: tuple[tuple[str, int, str], Sequence[RangeAccount]] | None = None
 
     def plan(self) -> ChangelogPlan:
         """Compares the committed position with the ends of the topics. No JVM.
@@ -166,7 +167,7 @@ class ChangelogHop:
             head, batches = after, batches + 1
             done = CommittedBatch(
                 head.batch,
-                tuple(self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, ())),
+                tuple(self._accounts_of(head)),
                 time.monotonic() - since,
                 tuple(self._moved(spark, head.batch, new)),
             )
@@ -240,11 +241,18 @@ class ChangelogHop:
         offsets = sum(item.offsets for item in ranges)
         if spark.runner(offsets, 0) is None:
             return None
-        before = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
-        return spark.runner(offsets, offsets * (_mean_bytes(before) or 0.0))
+        return spark.runner(offsets, offsets * (_mean_bytes(self._accounts_of(head)) or 0.0))
+
+    def _accounts_of(self, head: Head) -> Sequence[RangeAccount]:
+        """The account of the last batch; what the batch before the next one had is asked for again by that."""
+        known = (head.changelog_id, head.batch, head.run)
+        if self._known is None or self._known[0] != known:
+            found = self.store.accounts(after=head.batch - 1, upto=head.batch).get(head.batch, []) if head.batch else []
+            self._known = (known, found)
+        return self._known[1]
 
 
-def _mean_bytes(accounts: list[RangeAccount]) -> float | None:
+def _mean_bytes(accounts: Sequence[RangeAccount]) -> float | None:
     """Mean size of a record of the batches so far, or None before the first."""
     summed = total(accounts)
     return summed.bytes / summed.records if summed.records else None

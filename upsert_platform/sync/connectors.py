@@ -68,6 +68,12 @@ def by_endpoint(defaults: Mapping[str, Mapping[str, str]]) -> dict[str, Mapping[
     return {name: defaults[found.endpoint] for name, found in CONNECTORS.items() if found.endpoint in defaults}
 
 
+def written_systems(project: Project) -> set[str]:
+    """Endpoints (such as ``tablestore``) of the tables that inserts write."""
+    found = (connector_of(project.tables[insert.target]) for insert in project.inserts)
+    return {connector.endpoint for connector in found if connector is not None}
+
+
 def keep_connections(*, keep: bool = True) -> None:
     """From here on in this thread, connections for short questions serve one hop after the other, or no longer."""
     keep_admins(keep=keep)

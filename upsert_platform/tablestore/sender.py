@@ -5,20 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.encoder import EncodedRows, batch_write_body
 from upsert_platform.tablestore.failures import NoAnswerError, Remedy, ServiceError, remedy_for
+from upsert_platform.tablestore.lines import Line
 from upsert_platform.tablestore.pace import Pace, pause_before_attempt
-from upsert_platform.tablestore.transport import Transport
 from upsert_platform.writing.lease import LeaseGuard
 
 _API = "BatchWriteRow"
-_PLACES_PER_REQUEST = 4
-"""Deliveries under way for each request that may be in flight: those that pause before a retry hold up nobody."""
 _WAITING_BYTES = 64 * 1024 * 1024
 """Rows of deliveries under way, from which on the next one waits for one of them to end."""
 
@@ -44,26 +42,27 @@ class Delivery:
 
 
 class Sender:
-    """Writes rows of one table through one transport. One task owns it and closes it."""
+    """Writes rows of one table through one line. One task owns it and closes it."""
 
     def __init__(
-        self, transport: Transport, *, table: str, guard: LeaseGuard, retry_deadline: timedelta, concurrency: int
+        self, line: Line, *, table: str, guard: LeaseGuard, retry_deadline: timedelta, concurrency: int
     ) -> None:
-        self._transport = transport
+        self._line = line
+        self._transport = line.transport
         self._table = table
         self._guard = guard
         self._retry_seconds = retry_deadline.total_seconds()
         self._pace = Pace()
         self._stopped = threading.Event()
-        self._places = concurrency * _PLACES_PER_REQUEST
         self._in_flight = threading.BoundedSemaphore(concurrency)
-        self._threads = ThreadPoolExecutor(max_workers=self._places, thread_name_prefix="tablestore")
         self._waiting: dict[Future[tuple[object, Delivery]], int] = {}
 
     def close(self) -> None:
-        """Gives up what is in flight and ends the threads."""
+        """Gives up what is in flight, and waits for its end."""
         self._stopped.set()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        for future in self._waiting:
+            future.cancel()
+        wait(self._waiting)
 
     def submit(self, tag: object, rows: EncodedRows, chosen: range) -> Iterator[tuple[object, Delivery]]:
         """Queues one request and yields deliveries that ended, at least one when the queue is full.
@@ -71,11 +70,11 @@ class Sender:
         Args:
             tag: comes back with the delivery.
         """
-        while len(self._waiting) > self._places or sum(self._waiting.values()) > _WAITING_BYTES:
+        while len(self._waiting) > self._line.places or sum(self._waiting.values()) > _WAITING_BYTES:
             yield from self._ended(block=True)
         yield from self._ended(block=False)
         size = int(rows.offsets[chosen.stop] - rows.offsets[chosen.start])
-        self._waiting[self._threads.submit(lambda: (tag, self.deliver(rows, chosen)))] = size
+        self._waiting[self._line.threads.submit(lambda: (tag, self.deliver(rows, chosen)))] = size
 
     def drain(self) -> Iterator[tuple[object, Delivery]]:
         """Waits for everything in flight."""

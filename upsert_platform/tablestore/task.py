@@ -15,10 +15,11 @@ from upsert_platform.core.masking import Mask
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.encoder import RowOperation
+from upsert_platform.tablestore.lines import give_back, take_line
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.rows import Block, Creations, requests_of
 from upsert_platform.tablestore.sender import Delivery, Sender
-from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.tablestore.transport import Endpoint
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats as Counts
 from upsert_platform.writing.refused_output import OpenFile, RefusedOutput
@@ -54,7 +55,7 @@ class WritingTask:
         terms: Terms,
         open_file: OpenFile | None = None,
     ) -> None:
-        """Opens a transport.
+        """Takes a line.
 
         Args:
             name: of the declared table, for messages.
@@ -67,10 +68,10 @@ class WritingTask:
         self._mask = mask
         self._client = Client.of(settings)
         control = ControlTable(self._client, settings, table_name)
-        self._transport = Transport(Endpoint.of(settings), connections=settings.max_concurrency)
+        self._line = take_line(Endpoint.of(settings), requests=settings.max_concurrency)
         guard = LeaseGuard(terms, control.tenure, longest=settings.request_timeout.total_seconds())
         self._sender = Sender(
-            self._transport,
+            self._line,
             table=table_name,
             guard=guard,
             retry_deadline=settings.retry_deadline,
@@ -80,10 +81,10 @@ class WritingTask:
         self._output = RefusedOutput(f"table '{name}'", open_file=open_file, most=settings.max_refused_rows, mask=mask)
 
     def close(self) -> None:
-        """Ends threads and connections."""
+        """Ends what is under way; connections and threads are left to the next task."""
         self._output.close()
         self._sender.close()
-        self._transport.close()
+        give_back(self._line)
         self._client.close()
 
     def run(self, blocks: Iterable[Block | None]) -> Iterator[pa.RecordBatch]:

@@ -127,7 +127,7 @@ def test_what_is_known_of_assets_is_what_dagsters_own_storage_reads(
 ) -> None:
     """Whoever wrote last: this process, another one on the same files, by an event or otherwise."""
     chance = random.Random(seed)
-    keys = [dg.AssetKey(["tables", name]) for name in "abc"]
+    keys = [dg.AssetKey(["tables", name]) for name in "abcdefghijkl"]  # more than are read one by one
     with (
         shipped(tmp_path / "home", monkeypatch) as ours,
         dg.DagsterInstance.from_ref(ours.get_ref()) as others,

@@ -33,8 +33,8 @@ from upsert_platform.sync.verify import check_batch, is_comparable
 if TYPE_CHECKING:
     from upsert_platform.core.destination import Lease
 
-CHECKED_ROWS: Final = 20_000
-"""Change rows of the newest batches that the check of an interval looks at."""
+CHECKED_ROWS: Final = 10_000
+"""Change rows of the newest batches that the check of an interval looks at: nothing is written meanwhile."""
 
 _NOTE_SECONDS: Final = 10.0
 """Between two commits that note in the lake how far a table is: each batch would be two commits."""
@@ -62,6 +62,14 @@ class Step(ABC):
             UpsertPlatformError: it failed, and may be tried again.
         """
 
+    def keep_up(self) -> None:
+        """Does the upkeep that is due by what was committed.
+
+        Raises:
+            UpsertPlatformError: it failed, and may be tried again.
+        """
+        return
+
     def reset(self) -> None:
         """Gives up what is kept open: after a failure, and at the end."""
         return
@@ -75,6 +83,7 @@ class ChangelogStep(Step):
         self.measures = Measures(hop.source.table.name, "changelog")
         self._spark = spark
         self._upkeep = Upkeep(hop.store)
+        self._committed = 0
         self._connections: ExitStack | None = None
         hop.store.keep_open()
 
@@ -98,14 +107,23 @@ class ChangelogStep(Step):
             commit_seconds=run.seconds,
         )
         self.measures.set(lag=0, applied=run.head.batch)
-        self._upkeep.after(run.batches)
+        self._committed += run.batches
         return bool(run.batches)
 
+    def keep_up(self) -> None:
+        """Merges small files of the changelog, and shortens its log, from time to time."""
+        committed, self._committed = self._committed, 0
+        self._upkeep.after(committed)
+
     def reset(self) -> None:
-        """Closes the connections to the source."""
+        """Closes the connections to the source, and lets a merge end."""
+        from deltalake.exceptions import DeltaError
+
         connections, self._connections = self._connections, None
         if connections is not None:
             connections.close()
+        with suppress(UpsertPlatformError, DeltaError, OSError):  # files that are not merged are as good
+            self._upkeep.wait()
 
 
 class QueryStep(Step):
@@ -116,6 +134,7 @@ class QueryStep(Step):
         self.measures = Measures(hop.store.query.name, "query")
         self._spark = spark
         self._upkeep = Upkeep(hop.store)
+        self._committed = 0
         hop.note_seconds = _NOTE_SECONDS
         for store in (hop.store, *hop.inputs.values()):
             store.keep_open()
@@ -129,8 +148,13 @@ class QueryStep(Step):
         run = self.hop.execute(self._spark)
         self.measures.add(batches=run.batches, records=run.read, commit_seconds=run.seconds)
         self.measures.set(lag=0, applied=run.batch)
-        self._upkeep.after(run.batches)
+        self._committed += run.batches
         return bool(run.batches)
+
+    def keep_up(self) -> None:
+        """Merges small files of the result, and shortens its log, from time to time."""
+        committed, self._committed = self._committed, 0
+        self._upkeep.after(committed)
 
     def reset(self) -> None:
         """Notes in the inputs what the result has of them: they may let go of its commit before it goes on."""
@@ -138,6 +162,8 @@ class QueryStep(Step):
 
         with suppress(UpsertPlatformError, DeltaError, OSError):  # the next batch notes it
             self.hop.note()
+        with suppress(UpsertPlatformError, DeltaError, OSError):  # files that are not merged are as good
+            self._upkeep.wait()
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import compaction
@@ -25,19 +26,28 @@ _TRIM_SECONDS: Final = 120.0
 
 
 class Upkeep:
-    """Upkeep of one table, carried out by whoever commits to it."""
+    """Upkeep of one table for whoever commits to it; small files are merged beside the next commits."""
 
     def __init__(self, store: ChangelogStore) -> None:
         self._store = store
+        self._aside = store.beside()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
+        self._merging: Future[None] | None = None
         self._batches = 0
         self._pruned_at = self._trimmed_at = time.monotonic()
 
     def after(self, batches: int) -> None:
-        """Is told of batches that were committed, and does what is due."""
+        """Is told of batches that were committed, and does what is due.
+
+        Raises:
+            UpsertPlatformError: it failed, or a merge that was begun before did.
+        """
         self._batches += batches
-        if self._batches >= _LOOK_EVERY:
+        if self._merging is not None and self._merging.done():
+            self.wait()
+        if self._batches >= _LOOK_EVERY and self._merging is None:
             self._batches = 0
-            self._merge()
+            self._merging = self._thread.submit(self._merge)
         if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
             self._trimmed_at = time.monotonic()
             trim_log(self._store, minutes=LOG_MINUTES)
@@ -47,10 +57,20 @@ class Upkeep:
             # Another run may write for longer before it commits; what killed ones left is deleted by job `compact`.
             remove_unused(self._store, hours=KEEP_HOURS, uncommitted=False)
 
+    def wait(self) -> None:
+        """Waits for the end of a merge.
+
+        Raises:
+            UpsertPlatformError: it failed.
+        """
+        merging, self._merging = self._merging, None
+        if merging is not None:
+            merging.result()
+
     def _merge(self) -> None:
-        head = self._store.head() if self._store.merges_files else None
+        head = self._aside.head() if self._aside.merges_files else None
         if head is not None:
             try:
-                compaction.merge_tier_locally(self._store, upto=head.batch - _NEWEST)
+                compaction.merge_tier_locally(self._aside, upto=head.batch - _NEWEST)
             except ChangelogError:  # another run rewrote them meanwhile
                 return

@@ -10,7 +10,7 @@ from upsert_platform.tablestore.connect.record import JSON_SIDE, SideFormat
 from upsert_platform.tablestore.connect.refusals import UNDECODABLE, RefusedRecord
 from upsert_platform.tablestore.connect.reports import ReportMessage, ReportTopics, dead_letter, error_message
 from upsert_platform.tablestore.connect.table import ConnectSink
-from upsert_platform.tablestore.transport import Endpoint, Transport
+from upsert_platform.tablestore.transport import Endpoint
 from upsert_platform.writing.lease import LeaseGuard, RenewedLease, Tenure
 
 if TYPE_CHECKING:
@@ -85,13 +85,14 @@ class Reporter:
         import numpy as np
 
         from upsert_platform.tablestore.connect.encode import encode_changes
+        from upsert_platform.tablestore.lines import give_back, take_line
         from upsert_platform.tablestore.rows import Block, requests_of
         from upsert_platform.tablestore.sender import Sender
 
         settings = self._sink.settings
-        transport = Transport(Endpoint.of(settings), connections=1)
+        line = take_line(Endpoint.of(settings), requests=1)
         guard = LeaseGuard(lease.terms, self._read_tenure, longest=settings.request_timeout.total_seconds())
-        sender = Sender(transport, table=table, guard=guard, retry_deadline=settings.retry_deadline, concurrency=1)
+        sender = Sender(line, table=table, guard=guard, retry_deadline=settings.retry_deadline, concurrency=1)
         operations = np.fromiter((row.operation for row in rows), np.uint8, len(rows))
         block = Block(len(rows), encode_changes(rows), np.arange(len(rows)), operations, {}, lambda row, reason: [])
         try:
@@ -104,4 +105,4 @@ class Reporter:
                     )
         finally:
             sender.close()
-            transport.close()
+            give_back(line)

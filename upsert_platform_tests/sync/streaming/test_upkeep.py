@@ -237,6 +237,7 @@ def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
     for batch in range(2, 101):
         commit(store, batch, rows_of_batch=300)
         keeps.after(1)
+        keeps.wait()
         files = store.files()
         most = max(most, len(files))
         newest = [item for item in files if item.last_batch is not None and item.last_batch > batch - 5]

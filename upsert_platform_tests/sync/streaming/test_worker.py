@@ -113,3 +113,55 @@ def test_the_loop_asks_for_the_declarations_once_for_each_that_is_not_right_any_
             time.sleep(0.01)
         assert loop.takes_stale()
         assert not loop.takes_stale()
+
+
+class OneBatch(Step):
+    """Has one batch to commit, and upkeep behind it."""
+
+    def __init__(self, happened: list[str]) -> None:
+        self.measures = Measures("users", "changelog")
+        self.happened = happened
+        self.is_kept_up = threading.Event()
+
+    def run(self, *, drains: bool) -> bool:
+        if "commit" in self.happened:
+            return False
+        self.happened.append("commit")
+        return True
+
+    def keep_up(self) -> None:
+        if "upkeep" not in self.happened:
+            self.happened.append("upkeep")
+        self.is_kept_up.set()
+
+
+def test_whoever_reads_a_batch_is_woken_before_the_upkeep_behind_it() -> None:
+    happened: list[str] = []
+    step = OneBatch(happened)
+    worker = Worker(step, poll=0.05, tell=happened.append)
+
+    class Reader(Worker):
+        def wake(self) -> None:
+            happened.append("woken")
+
+    worker.followers = [Reader(FailingStep(UpsertPlatformError("")), poll=None, tell=happened.append)]
+    worker.start()
+    assert step.is_kept_up.wait(10)
+    worker.drain()
+    worker.join(10)
+    assert happened[:3] == ["commit", "woken", "upkeep"]
+
+
+def test_upkeep_that_fails_is_told_and_tried_again() -> None:
+    class Failing(OneBatch):
+        def keep_up(self) -> None:
+            if len(failed) < 1:
+                failed.append(1)
+                raise ReplicationError("the folder is full")
+            self.is_kept_up.set()
+
+    failed: list[int] = []
+    step = Failing([])
+    with working(step) as (_, told):
+        assert step.is_kept_up.wait(10)
+        assert any("the folder is full" in line for line in told)
