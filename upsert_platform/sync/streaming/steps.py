@@ -10,6 +10,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +23,7 @@ from upsert_platform.core.capabilities import PacesCommits
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.sync.changelog_hop import ChangelogHop
 from upsert_platform.sync.comparison import keep_verdict
-from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.destination_hop import DestinationHop, DestinationRun
 from upsert_platform.sync.leased import LEASE
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.query_hop import QueryHop
@@ -31,6 +32,7 @@ from upsert_platform.sync.streaming.upkeep import Upkeep
 from upsert_platform.sync.verify import check_batch, is_comparable
 
 if TYPE_CHECKING:
+    from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.core.destination import Lease
 
 CHECKED_ROWS: Final = 10_000
@@ -174,11 +176,13 @@ class _Held:
         noted_at: when it was last noted in the lake how far the table is, of `time.monotonic`.
         unnoted: the applied batch, if that is not noted yet, else 0.
         applied: the applied batch, and `commit` the identity of its commit.
+        aside: the changelog, for the thread that counts.
     """
 
     hop: DestinationHop
     lease: Lease
     stack: ExitStack
+    aside: ChangelogStore
     noted_at: float = -math.inf
     unnoted: int = 0
     applied: int = 0
@@ -228,6 +232,8 @@ class DestinationStep(Step):
         self._looked_upto = 0
         self._written_at: float | None = None
         self._held: _Held | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="measures")
+        self._counting: Future[None] | None = None
 
     def run(self, *, drains: bool) -> bool:
         """Applies the batches that are not applied, and checks the newest ones from time to time."""
@@ -263,23 +269,40 @@ class DestinationStep(Step):
         self._written_at = time.monotonic()
         held.applied, held.commit = done.span.upto, done.span.commit
         held.noted_at, held.unnoted = (self._written_at, 0) if notes else (held.noted_at, done.span.upto)
+        self._end_counting()
+        self._counting = self._thread.submit(self._count, held.aside, done, now)
+        if not drains:
+            self._check_when_due(hop)
+        return True
+
+    def _count(self, store: ChangelogStore, done: DestinationRun, now: float) -> None:
+        """Adds a batch to the measures, beside the next one: the ages of its rows are read from the changelog."""
         report = done.report
         self.measures.add(
             batches=1,
             records=report.upserts + report.deletes,
             refused=report.refused_count,
             commit_seconds=done.seconds,
-            delays=_delays(hop, after=done.span.after, upto=done.span.upto, now=now),
+            delays=_delays(store, after=done.span.after, upto=done.span.upto, now=now),
         )
-        if not drains:
-            self._check_when_due(hop)
-        return True
+
+    def _end_counting(self) -> None:
+        """Waits until the last batch is counted.
+
+        Raises:
+            UpsertPlatformError: the changelog cannot be read.
+        """
+        counting, self._counting = self._counting, None
+        if counting is not None:
+            counting.result()
 
     def reset(self) -> None:
         """Gives the lease back and closes the destination."""
         from deltalake.exceptions import DeltaError
 
         held, self._held = self._held, None
+        with suppress(UpsertPlatformError, DeltaError, OSError):  # its numbers are added all the same
+            self._end_counting()
         if held is not None:
             with held.stack:
                 if held.unnoted:
@@ -301,7 +324,9 @@ class DestinationStep(Step):
             lease = stack.enter_context(hop.destination.lease(owner=self._run, duration=LEASE))
             state = hop.plan().state
             self.measures.set(applied=state.applied_batch)
-            self._held = _Held(hop, lease, stack.pop_all(), applied=state.applied_batch, commit=state.commit)
+            self._held = _Held(
+                hop, lease, stack.pop_all(), hop.store.beside(), applied=state.applied_batch, commit=state.commit
+            )
         return self._held
 
     def _comes_too_soon(self, hop: DestinationHop) -> bool:
@@ -347,11 +372,11 @@ class DestinationStep(Step):
         return found if found < applied else None
 
 
-def _delays(hop: DestinationHop, *, after: int, upto: int, now: float) -> Iterator[Any]:
+def _delays(store: ChangelogStore, *, after: int, upto: int, now: float) -> Iterator[Any]:
     """Arrays of seconds: of every row that can be read by now, how old its record is."""
     import numpy as np
     import pyarrow as pa
 
-    for times in change_times(hop.store, after=after, upto=upto):
+    for times in change_times(store, after=after, upto=upto):
         micros = times.drop_null().cast(pa.int64()).to_numpy()
         yield now - micros.astype(np.float64) / 1e6
