@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from functools import partial
 from typing import NoReturn
@@ -12,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.core.errors import RecordError, TopicError
+from upsert_platform.core.jvm_gone import is_worker_gone
 from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.worker_daemon import MODULES
@@ -65,3 +67,14 @@ def test_workers_begin_with_what_tasks_import_and_spark_counts_the_task(spark: S
     assert spark.range(0, 8, 1, 4).repartition(2).count() == 8
     done = counter.take()
     assert (done.jobs >= 1, done.stages >= 2, done.tasks >= 6) == (True, True, True)
+
+
+def killing() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_was_killed_is_told_as_such(spark: SparkSession) -> None:
+    with pytest.raises(Exception, match="Python worker exited unexpectedly") as raised:
+        SparkTaskRunner(lambda: spark).call(killing, what="die")
+    assert is_worker_gone(raised.value)
+    assert not is_worker_gone(ValueError("Python worker exited unexpectedly"))

@@ -15,6 +15,12 @@ GONE: Final = (
     " where this one stopped"
 )
 """What is reported for an error for which `is_gone` holds."""
+WORKER_GONE: Final = (
+    "a Python worker of Spark ended in the middle of its task: it was killed, most often for want of memory. Give this"
+    " machine more, or take less at once with 'batch.max-records'; the next run goes on where this one stopped"
+)
+"""What is reported for an error for which `is_worker_gone` holds."""
+_CRASHED: Final = "Python worker exited unexpectedly"
 _STOPPED: Final = "SparkContext was shut down"
 """Why jobs fail in a JVM that ends in order, while it still answers."""
 _ENDING_SECONDS: Final = 1.0
@@ -29,6 +35,11 @@ def is_gone(error: BaseException) -> bool:
     if type(error).__name__ == "Py4JJavaError":
         return _STOPPED in str(error)
     return type(error).__name__ == "Py4JError" and _has_ended()
+
+
+def is_worker_gone(error: BaseException) -> bool:
+    """Return whether an error of Spark says that a Python worker ended without having told why."""
+    return type(error).__module__.partition(".")[0] in ("py4j", "pyspark") and _CRASHED in str(error)
 
 
 def _has_ended() -> bool:

@@ -9,7 +9,7 @@ import dagster as dg
 
 from upsert_platform.core.error_catalogue import identified, shown
 from upsert_platform.core.errors import DeclarationError, EndpointError, UpsertPlatformError
-from upsert_platform.core.jvm_gone import GONE, is_gone
+from upsert_platform.core.jvm_gone import GONE, WORKER_GONE, is_gone, is_worker_gone
 from upsert_platform.core.redaction import redact_error
 from upsert_platform.writing.outcomes import failure_of
 
@@ -35,6 +35,8 @@ def told_plainly() -> Iterator[None]:
         raised = failure_of(error)
         if raised is None and is_gone(error):
             raised = EndpointError(GONE)
+        elif raised is None and is_worker_gone(error):
+            raised = EndpointError(WORKER_GONE)
         if raised is None:
             raise
         raise dg.Failure(description=identified(raised)) from error

@@ -86,7 +86,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
     _pages: dict[str, str] = PrivateAttr(default_factory=dict)
     _noticed: bool = PrivateAttr(default=False)
     _counter: Any = PrivateAttr(default=None)
-    _systems: Any = PrivateAttr(default=tuple)
+    _served: Any = PrivateAttr(default=None)
 
     def refuse_wrong(self, platform: "PlatformResource", *, writes: bool = False) -> None:
         """Refuses settings with which Spark could not work on the lake; opens nothing.
@@ -134,7 +134,7 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
 
     def serve(self, platform: "PlatformResource") -> None:
         """Names the project whose run this is: what its systems need is imported while the session opens."""
-        self._systems = platform.written_systems
+        self._served = platform
 
     def on_demand(self) -> OnDemand:
         """The local bound, and what opens the session for work above it."""
@@ -174,8 +174,9 @@ class SparkResource(LazyPySparkResource, HoldsSecrets):
             self._opened = SparkSession.getActiveSession() is None
             settings = self.spark_settings
             tell = dg.get_dagster_logger().info
+            systems = () if self._served is None else self._served.written_systems()
             self._spark_session = session_for_run(
-                settings, profile=self.profile, brief=self._brief, systems=self._systems(), tell=tell
+                settings, profile=self.profile, brief=self._brief, systems=systems, tell=tell
             )
             self._pages = pages_of(self._spark_session)
             self._counter = WorkCounter(self._spark_session)

@@ -107,6 +107,7 @@ def test_table_that_another_run_brought_up_to_date_is_not_behind() -> None:
     )
     platform = SimpleNamespace(root="s3://lake", destination_hop=lambda name, run: hop)
     spark = SimpleNamespace(
+        serve=lambda platform: None,
         on_demand=lambda: None,
         expect=lambda rows: None,
         refuse_wrong=lambda platform, writes: None,
