@@ -12,8 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from upsert_platform.core.errors import RecordError, TopicError
-from upsert_platform.core.jvm_gone import is_worker_gone
+from upsert_platform.core.errors import EndpointError, RecordError, TopicError
 from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.worker_daemon import MODULES
@@ -73,8 +72,6 @@ def killing() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_worker_that_was_killed_is_told_as_such(spark: SparkSession) -> None:
-    with pytest.raises(Exception, match="Python worker exited unexpectedly") as raised:
+def test_a_worker_that_was_killed_is_told_with_the_remedy(spark: SparkSession) -> None:
+    with pytest.raises(EndpointError, match=r"a Python worker of Spark ended .*'batch.max-records'"):
         SparkTaskRunner(lambda: spark).call(killing, what="die")
-    assert is_worker_gone(raised.value)
-    assert not is_worker_gone(ValueError("Python worker exited unexpectedly"))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from upsert_platform.core.errors import EndpointError, UpsertPlatformError
-from upsert_platform.core.jvm_gone import GONE, is_gone
+from upsert_platform.core.spark_gone import told_if_gone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,14 +61,15 @@ class SparkTaskRunner:
         """Return what a task returns; its result reaches the driver as bytes, past Spark SQL.
 
         Raises:
-            EndpointError: the JVM is gone.
+            EndpointError: the JVM or the Python worker has ended.
         """
         try:
             answer = self._answer(task, what)
         except Exception as error:
-            if is_gone(error):
-                raise EndpointError(GONE) from error
-            raise
+            told = told_if_gone(error)
+            if told is None:
+                raise
+            raise EndpointError(told) from error
         result: _T
         result, raised = pickle.loads(answer)
         if raised is not None:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 import dagster as dg
-from dagster._core.events import ASSET_CHECK_EVENTS, ASSET_EVENTS, EVENT_TYPE_TO_PIPELINE_RUN_STATUS
 from dagster._core.events.log import EventLogEntry
 from dagster._core.storage.event_log import SqlEventLogStorageTable, SqliteEventLogStorage
 from dagster._core.storage.event_log.base import AssetRecord
@@ -34,8 +33,6 @@ _KEPT: Final = 8
 _BUSY_SECONDS: Final = 30
 """How long a statement waits for another process that writes."""
 _KEPT_ASSETS: Final = 2000
-_MIRRORED: Final = frozenset({*ASSET_EVENTS, *ASSET_CHECK_EVENTS, *EVENT_TYPE_TO_PIPELINE_RUN_STATUS})
-"""Events that are stored in the database of all runs, too."""
 _INSERT: Final = SqlEventLogStorageTable.insert()
 """Compiled once, unlike a statement that has the values in it."""
 
@@ -141,19 +138,15 @@ class KeptEventStorage(SqliteEventLogStorage):
 
     def store_event(self, event: EventLogEntry) -> None:
         """Stores an event, and wakes up those who watch the run: they look at its file, not at the log beside it."""
-        if event.is_dagster_event and event.dagster_event_type in _MIRRORED:
-            self._storing.event = True
-            try:
-                super().store_event(event)
-            finally:
-                self._storing.event = False
-                key = None if event.dagster_event is None else event.dagster_event.asset_key
-                if key is not None:
-                    with self._records_lock:
-                        self._records.pop(key, None)
-        else:
-            with self.run_connection(event.run_id) as connection:
-                connection.execute(self.prepare_insert_event(event))
+        self._storing.event = True
+        try:
+            super().store_event(event)
+        finally:
+            self._storing.event = False
+            key = None if event.dagster_event is None else event.dagster_event.asset_key
+            if key is not None:
+                with self._records_lock:
+                    self._records.pop(key, None)
         os.utime(self.path_for_shard(event.run_id))
 
     def prepare_insert_event(self, event: EventLogEntry) -> Any:

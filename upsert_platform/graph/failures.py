@@ -9,8 +9,8 @@ import dagster as dg
 
 from upsert_platform.core.error_catalogue import identified, shown
 from upsert_platform.core.errors import DeclarationError, EndpointError, UpsertPlatformError
-from upsert_platform.core.jvm_gone import GONE, WORKER_GONE, is_gone, is_worker_gone
 from upsert_platform.core.redaction import redact_error
+from upsert_platform.core.spark_gone import told_if_gone
 from upsert_platform.writing.outcomes import failure_of
 
 
@@ -33,10 +33,9 @@ def told_plainly() -> Iterator[None]:
     except Exception as error:
         redact_error(error)  # an answer of a service that repeats headers, say: Dagster keeps texts of errors for good
         raised = failure_of(error)
-        if raised is None and is_gone(error):
-            raised = EndpointError(GONE)
-        elif raised is None and is_worker_gone(error):
-            raised = EndpointError(WORKER_GONE)
+        told = told_if_gone(error) if raised is None else None
+        if told is not None:
+            raised = EndpointError(told)
         if raised is None:
             raise
         raise dg.Failure(description=identified(raised)) from error

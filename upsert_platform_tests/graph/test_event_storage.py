@@ -183,3 +183,23 @@ def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
         for _ in range(2):
             assert instance.get_latest_materialization_event(counted.key) is not None
         assert len(reads) == 1
+
+
+def test_many_assets_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = [dg.AssetKey(["tables", f"t{number}"]) for number in range(40)]
+    reads: list[object] = []
+    own = SqliteEventLogStorage._fetch_asset_rows
+
+    def noted(storage: SqliteEventLogStorage, asset_keys: object = None, **more: object) -> object:
+        reads.append(asset_keys)
+        return own(storage, asset_keys, **more)  # type: ignore[arg-type]
+
+    with shipped(tmp_path / "home", monkeypatch) as instance:
+        for number, key in enumerate(keys):
+            instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata={"n": number}))
+        monkeypatch.setattr(SqliteEventLogStorage, "_fetch_asset_rows", noted)
+        for number, key in enumerate([*keys, dg.AssetKey("unknown")]):
+            last = instance.get_latest_materialization_event(key)
+            told = None if last is None or last.asset_materialization is None else last.asset_materialization.metadata
+            assert (None if told is None else told["n"].value) == (number if key in keys else None)
+    assert len(reads) <= 10

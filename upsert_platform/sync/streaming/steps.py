@@ -10,9 +10,9 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog.change_rows import change_times
@@ -27,6 +27,7 @@ from upsert_platform.sync.destination_hop import DestinationHop, DestinationRun
 from upsert_platform.sync.leased import LEASE
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.query_hop import QueryHop
+from upsert_platform.sync.streaming.beside import Beside
 from upsert_platform.sync.streaming.measures import Measures
 from upsert_platform.sync.streaming.upkeep import Upkeep
 from upsert_platform.sync.verify import check_batch, is_comparable
@@ -48,10 +49,12 @@ class Step(ABC):
     Attributes:
         measures: of its table.
         warnings: what people have to be told of it, as it stands.
+        upkeep: of the Delta table that it commits to; None where it commits to none.
     """
 
     measures: Measures
     warnings: Sequence[str] = ()
+    upkeep: Upkeep | None = None
 
     @abstractmethod
     def run(self, *, drains: bool) -> bool:
@@ -70,7 +73,8 @@ class Step(ABC):
         Raises:
             UpsertPlatformError: it failed, and may be tried again.
         """
-        return
+        if self.upkeep is not None:
+            self.upkeep.do_due()
 
     def reset(self) -> None:
         """Gives up what is kept open: after a failure, and at the end."""
@@ -80,12 +84,13 @@ class Step(ABC):
 class ChangelogStep(Step):
     """Topics to a changelog."""
 
+    upkeep: Upkeep
+
     def __init__(self, hop: ChangelogHop, spark: OnDemand) -> None:
         self.hop = hop
         self.measures = Measures(hop.source.table.name, "changelog")
         self._spark = spark
-        self._upkeep = Upkeep(hop.store)
-        self._committed = 0
+        self.upkeep = Upkeep(hop.store)
         self._connections: ExitStack | None = None
         hop.store.keep_open()
 
@@ -109,13 +114,8 @@ class ChangelogStep(Step):
             commit_seconds=run.seconds,
         )
         self.measures.set(lag=0, applied=run.head.batch)
-        self._committed += run.batches
+        self.upkeep.note(run.batches)
         return bool(run.batches)
-
-    def keep_up(self) -> None:
-        """Merges small files of the changelog, and shortens its log, from time to time."""
-        committed, self._committed = self._committed, 0
-        self._upkeep.after(committed)
 
     def reset(self) -> None:
         """Closes the connections to the source, and lets a merge end."""
@@ -125,18 +125,19 @@ class ChangelogStep(Step):
         if connections is not None:
             connections.close()
         with suppress(UpsertPlatformError, DeltaError, OSError):  # files that are not merged are as good
-            self._upkeep.wait()
+            self.upkeep.wait()
 
 
 class QueryStep(Step):
     """Changelogs to the result of a query."""
 
+    upkeep: Upkeep
+
     def __init__(self, hop: QueryHop, spark: OnDemand) -> None:
         self.hop = hop
         self.measures = Measures(hop.store.query.name, "query")
         self._spark = spark
-        self._upkeep = Upkeep(hop.store)
-        self._committed = 0
+        self.upkeep = Upkeep(hop.store)
         hop.note_seconds = _NOTE_SECONDS
         for store in (hop.store, *hop.inputs.values()):
             store.keep_open()
@@ -150,13 +151,8 @@ class QueryStep(Step):
         run = self.hop.execute(self._spark)
         self.measures.add(batches=run.batches, records=run.read, commit_seconds=run.seconds)
         self.measures.set(lag=0, applied=run.batch)
-        self._committed += run.batches
+        self.upkeep.note(run.batches)
         return bool(run.batches)
-
-    def keep_up(self) -> None:
-        """Merges small files of the result, and shortens its log, from time to time."""
-        committed, self._committed = self._committed, 0
-        self._upkeep.after(committed)
 
     def reset(self) -> None:
         """Notes in the inputs what the result has of them: they may let go of its commit before it goes on."""
@@ -165,7 +161,7 @@ class QueryStep(Step):
         with suppress(UpsertPlatformError, DeltaError, OSError):  # the next batch notes it
             self.hop.note()
         with suppress(UpsertPlatformError, DeltaError, OSError):  # files that are not merged are as good
-            self._upkeep.wait()
+            self.upkeep.wait()
 
 
 @dataclass
@@ -232,14 +228,14 @@ class DestinationStep(Step):
         self._looked_upto = 0
         self._written_at: float | None = None
         self._held: _Held | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="measures")
-        self._counting: Future[None] | None = None
+        self._counting = Beside("measures")
 
     def run(self, *, drains: bool) -> bool:
         """Applies the batches that are not applied, and checks the newest ones from time to time."""
         if self._paused() is not None:
             self.reset()
             return False
+        self._counting.look()
         held = self._held or self._open()
         hop = held.hop
         held.lease.check()
@@ -269,8 +265,7 @@ class DestinationStep(Step):
         self._written_at = time.monotonic()
         held.applied, held.commit = done.span.upto, done.span.commit
         held.noted_at, held.unnoted = (self._written_at, 0) if notes else (held.noted_at, done.span.upto)
-        self._end_counting()
-        self._counting = self._thread.submit(self._count, held.aside, done, now)
+        self._counting.begin(partial(self._count, held.aside, done, now))
         if not drains:
             self._check_when_due(hop)
         return True
@@ -286,23 +281,13 @@ class DestinationStep(Step):
             delays=_delays(store, after=done.span.after, upto=done.span.upto, now=now),
         )
 
-    def _end_counting(self) -> None:
-        """Waits until the last batch is counted.
-
-        Raises:
-            UpsertPlatformError: the changelog cannot be read.
-        """
-        counting, self._counting = self._counting, None
-        if counting is not None:
-            counting.result()
-
     def reset(self) -> None:
         """Gives the lease back and closes the destination."""
         from deltalake.exceptions import DeltaError
 
         held, self._held = self._held, None
         with suppress(UpsertPlatformError, DeltaError, OSError):  # its numbers are added all the same
-            self._end_counting()
+            self._counting.wait()
         if held is not None:
             with held.stack:
                 if held.unnoted:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import compaction
 from upsert_platform.changelog.upkeep import prune_log, remove_unused, trim_log
 from upsert_platform.core.errors import ChangelogError
+from upsert_platform.sync.streaming.beside import Beside
 
 if TYPE_CHECKING:
     from upsert_platform.changelog.store import ChangelogStore
@@ -31,23 +31,28 @@ class Upkeep:
     def __init__(self, store: ChangelogStore) -> None:
         self._store = store
         self._aside = store.beside()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="upkeep")
-        self._merging: Future[None] | None = None
-        self._batches = 0
+        self._merging = Beside("upkeep")
+        self._batches = self._new = 0
         self._pruned_at = self._trimmed_at = time.monotonic()
 
-    def after(self, batches: int) -> None:
-        """Is told of batches that were committed, and does what is due.
+    def note(self, batches: int) -> None:
+        """Is told of batches that were committed."""
+        self._new += batches
+
+    def do_due(self) -> None:
+        """Does what is due; nothing where nothing was committed since the last time.
 
         Raises:
             UpsertPlatformError: it failed, or a merge that was begun before did.
         """
-        self._batches += batches
-        if self._merging is not None and self._merging.done():
-            self.wait()
-        if self._batches >= _LOOK_EVERY and self._merging is None:
+        self._merging.look()
+        new, self._new = self._new, 0
+        if not new:
+            return
+        self._batches += new
+        if self._batches >= _LOOK_EVERY and not self._merging.is_busy:
             self._batches = 0
-            self._merging = self._thread.submit(self._merge)
+            self._merging.begin(self._merge)
         if time.monotonic() - self._trimmed_at >= _TRIM_SECONDS:
             self._trimmed_at = time.monotonic()
             trim_log(self._store, minutes=LOG_MINUTES)
@@ -63,9 +68,7 @@ class Upkeep:
         Raises:
             UpsertPlatformError: it failed.
         """
-        merging, self._merging = self._merging, None
-        if merging is not None:
-            merging.result()
+        self._merging.wait()
 
     def _merge(self) -> None:
         head = self._aside.head() if self._aside.merges_files else None

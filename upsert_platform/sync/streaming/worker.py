@@ -92,9 +92,9 @@ class Worker(threading.Thread):
             self._failures += 1
             self._lease_ends = error.ends if isinstance(error, LeaseHeldError) else None
             self.is_stale = isinstance(error, StaleDeclarationError)
+            self.step.reset()  # first: a batch that it still counts ends the failure before it
             self.step.measures.add(retries=1)
             self.step.measures.set(error=identified(error))
-            self.step.reset()
             self._tell(f"{self.name} failed, trying again in {self._backoff():.1f} s: {identified(error)}")
             return False
         if self._failures:

@@ -150,3 +150,30 @@ def test_a_sample_in_large_files_is_passed_over_and_opens_no_spark(tmp_path: Pat
     assert place.state.verdict is not None
     assert (place.state.verdict.batch, step.measures.read().compared) == (11, 3)
     step.reset()
+
+
+def test_batches_are_counted_where_the_ages_of_their_rows_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is told by a later turn, which fails by it; no batch is left out of the numbers by that."""
+
+    def unreadable(*_: object, **__: object) -> object:
+        raise OSError("the file is gone")
+
+    hop = hop_to(Place(), tmp_path)
+    step = DestinationStep("memory", lambda: hop, SPARK, run="run", check_seconds=3600.0)
+    monkeypatch.setattr(steps, "change_times", unreadable)
+    grow(hop, 1, range(3))
+    assert step.run(drains=False)
+    grow(hop, 2, range(5))
+    failures = 0
+    for _ in range(4):
+        try:
+            step.run(drains=False)
+        except OSError:
+            failures += 1
+            step.reset()
+    step.reset()
+    numbers = step.measures.read()
+    assert (numbers.batches, numbers.records) == (2, 8)
+    assert failures >= 1

@@ -202,7 +202,9 @@ def test_files_that_a_run_has_not_committed_yet_stay(tmp_path: Path, monkeypatch
     assert compaction.merge_locally(store)
     before = {path.name for path in (tmp_path / "users").glob("*.parquet")}
     assert len(before) == 3 + 1 + 1
-    upkeep.Upkeep(store).after(1)
+    keeps = upkeep.Upkeep(store)
+    keeps.note(1)
+    keeps.do_due()
     after = {path.name for path in (tmp_path / "users").glob("*.parquet")}
     assert after == {item.path for item in [*store.files(), *waiting]}
     head = store.create()
@@ -236,7 +238,8 @@ def test_files_stay_few_and_a_row_is_written_anew_once_per_tier(
     keeps, most = upkeep.Upkeep(store), 0
     for batch in range(2, 101):
         commit(store, batch, rows_of_batch=300)
-        keeps.after(1)
+        keeps.note(1)
+        keeps.do_due()
         keeps.wait()
         files = store.files()
         most = max(most, len(files))

@@ -1,4 +1,4 @@
-"""Errors of Spark's session that say that its JVM has ended, or ends: no call is answered any more."""
+"""Errors of Spark that say that a process of its session has ended: its JVM, or a Python worker."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Final
 
-GONE: Final = (
+_JVM: Final = (
     "Spark's JVM is gone: it was killed, most often for want of memory, or ended with the warm session that it belonged"
     " to. Give it more with 'spark.driver.memory', or take less at once with 'batch.max-records'; the next run goes on"
     " where this one stopped"
 )
-"""What is reported for an error for which `is_gone` holds."""
-WORKER_GONE: Final = (
+_WORKER: Final = (
     "a Python worker of Spark ended in the middle of its task: it was killed, most often for want of memory. Give this"
     " machine more, or take less at once with 'batch.max-records'; the next run goes on where this one stopped"
 )
-"""What is reported for an error for which `is_worker_gone` holds."""
 _CRASHED: Final = "Python worker exited unexpectedly"
 _STOPPED: Final = "SparkContext was shut down"
 """Why jobs fail in a JVM that ends in order, while it still answers."""
 _ENDING_SECONDS: Final = 1.0
 
 
-def is_gone(error: BaseException) -> bool:
-    """Return whether an error says that the JVM of this process's session has ended, whoever started it."""
+def told_if_gone(error: BaseException) -> str | None:
+    """Return what is reported for an error that says that the JVM or a Python worker has ended; None for any other."""
+    if _is_jvm_gone(error):
+        return _JVM
+    return _WORKER if _is_worker_gone(error) else None
+
+
+def _is_jvm_gone(error: BaseException) -> bool:
+    """Return whether the JVM of this process's session has ended, or ends, whoever started it."""
     if not any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in walk_tb(error.__traceback__)):
         return False
     if isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError":
@@ -37,8 +42,8 @@ def is_gone(error: BaseException) -> bool:
     return type(error).__name__ == "Py4JError" and _has_ended()
 
 
-def is_worker_gone(error: BaseException) -> bool:
-    """Return whether an error of Spark says that a Python worker ended without having told why."""
+def _is_worker_gone(error: BaseException) -> bool:
+    """Return whether a job failed since a Python worker ended without having told why."""
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark") and _CRASHED in str(error)
 
 
