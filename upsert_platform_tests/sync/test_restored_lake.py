@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,6 +200,34 @@ def test_continuous_mode_notices_a_restore_before_and_after_the_batch_is_reached
         with pytest.raises(DestinationError, match="has applied batch 3 of commit 'run/"):
             step.run(drains=False)
         land(hop, told="after the restore")
+    step.reset()
+
+
+def test_a_count_that_failed_with_the_restored_lake_does_not_hide_the_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ages of rows are read beside the next turn, which may be from files that the restore took away."""
+    place = Place()
+    hop = hop_to(place, tmp_path)
+    step = DestinationStep("memory", lambda: hop, SPARK, run="run", check_seconds=3600.0)
+    land(hop)
+    assert step.run(drains=False)
+    assert not step.run(drains=False)
+    shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+
+    def gone(*_: object, **__: object) -> Iterator[object]:
+        raise FileNotFoundError("no such part")
+
+    monkeypatch.setattr("upsert_platform.sync.streaming.steps.change_times", gone)
+    land(hop, batches=2)
+    assert step.run(drains=False)
+    shutil.rmtree(tmp_path / "lake")
+    shutil.move(tmp_path / "copy", tmp_path / "lake")
+    for _ in range(4):
+        with pytest.raises(DestinationError, match="has applied batch 3 of commit 'run/"):
+            step.run(drains=False)
+        land(hop, told="after the restore")
+    assert step.measures.read().batches == 2
     step.reset()
 
 

@@ -235,7 +235,6 @@ class DestinationStep(Step):
         if self._paused() is not None:
             self.reset()
             return False
-        self._counting.look()
         held = self._held or self._open()
         hop = held.hop
         held.lease.check()
@@ -245,6 +244,7 @@ class DestinationStep(Step):
         behind = (head.batch if head else 0) - self.measures.read().applied
         self.measures.set(lag=max(0, behind))
         if behind <= 0 or (not drains and self._comes_too_soon(hop)):
+            self._counting.look()  # behind the comparison: it may have failed because the changelog is another one
             if not drains:
                 self._check_when_due(hop)
             return False
