@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from traceback import walk_tb
 from typing import Final
@@ -19,8 +18,6 @@ _WORKER: Final = (
     " machine more, or take less at once with 'batch.max-records'; the next run goes on where this one stopped"
 )
 _CRASHED: Final = "Python worker exited unexpectedly"
-_STOPPED: Final = "SparkContext was shut down"
-"""Why jobs fail in a JVM that ends in order, while it still answers."""
 _ENDING_SECONDS: Final = 1.0
 
 
@@ -33,13 +30,11 @@ def told_if_gone(error: BaseException) -> str | None:
 
 def _is_jvm_gone(error: BaseException) -> bool:
     """Return whether the JVM of this process's session has ended, or ends, whoever started it."""
-    if not any("py4j" in Path(frame.f_code.co_filename).parts for frame, _ in walk_tb(error.__traceback__)):
-        return False
-    if isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError":
+    packages = {part for frame, _ in walk_tb(error.__traceback__) for part in Path(frame.f_code.co_filename).parts}
+    if "py4j" in packages and (isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError"):
         return True
-    if type(error).__name__ == "Py4JJavaError":
-        return _STOPPED in str(error)
-    return type(error).__name__ == "Py4JError" and _has_ended()
+    # Whatever fails in PySpark: a JVM that ends in order stops its context, and then deletes its files.
+    return bool(packages & {"py4j", "pyspark"}) and (_has_ended() or _is_stopped())
 
 
 def _is_worker_gone(error: BaseException) -> bool:
@@ -47,13 +42,23 @@ def _is_worker_gone(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark") and _CRASHED in str(error)
 
 
+def _is_stopped() -> bool:
+    """Return whether the session's context is stopped."""
+    from py4j.protocol import Py4JError
+
+    pyspark = sys.modules.get("pyspark")
+    context = None if pyspark is None else pyspark.SparkContext._active_spark_context  # noqa: SLF001 - as above
+    if context is None:
+        return False
+    try:
+        return context._jsc is None or bool(context._jsc.sc().isStopped())  # noqa: SLF001
+    except (OSError, Py4JError):
+        return True
+
+
 def _has_ended() -> bool:
-    """Return whether the JVM that this process started has ended, which is known a moment after its last answer."""
+    """Return whether the JVM that this process started has ended."""
     pyspark = sys.modules.get("pyspark")
     gateway = None if pyspark is None else pyspark.SparkContext._gateway  # noqa: SLF001 - no other way tells
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    if process is None:
-        return False
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(_ENDING_SECONDS)
-    return process.poll() is not None
+    return process is not None and process.poll() is not None

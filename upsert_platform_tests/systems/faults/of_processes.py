@@ -93,7 +93,7 @@ def warm_killed(world: World, *, after: float) -> None:
         time.sleep(after)
         os.kill(found["process"], signal.SIGKILL)
         _, output = run.communicate(timeout=_SECONDS)
-        print(f"the run ended with {run.returncode}")  # noqa: T201
+        print(f"the run ended with {run.returncode}", output[-6000:], sep="\n")  # noqa: T201 - where the test fails
         if run.returncode:
             world.told += [line for line in output.splitlines() if line.startswith("    ") and ": failed: " in line]
             assert world.told, output[-3000:]
