@@ -7,7 +7,7 @@ the same function wherever it runs. Steps of more rows are divided among tasks b
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -84,6 +84,31 @@ class SparkTaskRunner:
         finally:
             context.setJobDescription(None)
         return answers[0]
+
+
+def answers_of(spark: SparkSession, tasks: Sequence[Callable[[], _T]], *, what: str) -> list[_T]:
+    """Run several tasks, each as one of a job of Spark, and return what they return; nothing passes Spark SQL.
+
+    Args:
+        tasks: can be pickled, and so can their results, which are small.
+        what: they do, for Spark's page.
+
+    Raises:
+        Exception: of Spark; `failure_of` finds in it what a task raised. Of the other tasks nothing is returned.
+    """
+    context = spark.sparkContext
+    places = context.parallelize(range(len(tasks)), max(1, len(tasks)))
+    context.setJobDescription(what)
+    try:
+        answers: list[bytes] = places.mapPartitions(partial(_answers, tasks=list(tasks))).collect()
+    finally:
+        context.setJobDescription(None)
+    return [pickle.loads(answer) for answer in answers]
+
+
+def _answers(places: Iterator[int], *, tasks: Sequence[Callable[[], Any]]) -> Iterator[bytes]:
+    for place in places:
+        yield pickle.dumps(tasks[place]())
 
 
 def _answered(numbers: Iterator[int], *, task: Callable[[], Any]) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import AccumulatorParam
 from pyspark.sql import functions
 
+from upsert_platform.core.task_runner import answers_of
 from upsert_platform.engine.closing import merged
 from upsert_platform.engine.steps import FilterStep, ProjectStep, Step, Tally, take_steps
 from upsert_platform.engine.tasks import (
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 LOCAL_STATE: Final = 512 << 20
 """Bytes of state that tasks in this process may read."""
 _ANSWERS: Final = "answer BINARY"
+_WHAT: Final = "a stage of a query"
+"""On Spark's page."""
 
 
 class Runner(Protocol):
@@ -107,22 +110,18 @@ class SparkRunner:
 
 def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
     """One Spark task per task: no rows pass through the JVM unless a step needs it."""
-    places = spark.range(0, len(tasks), 1, len(tasks))
     stage = tasks[0].stage
     if not stage.needs_spark:
-        frame = places.mapInArrow(partial(_run_placed, tasks=list(tasks)), _ANSWERS)
-    else:
-        read = spark.sparkContext.accumulator(0)
-        tallies = spark.sparkContext.accumulator(Tally(), _Tallies())
-        reading = partial(_read_placed, tasks=list(tasks), read=read, tallies=tallies)
-        frame = places.mapInArrow(reading, rows_schema(stage))
-        for at, step in enumerate(stage.steps):
-            frame = _step_in_spark(frame, step, stage, at + 1, tallies)
-        frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
+        return answers_of(spark, [partial(run_task, task) for task in tasks], what=_WHAT)
+    read = spark.sparkContext.accumulator(0)
+    tallies = spark.sparkContext.accumulator(Tally(), _Tallies())
+    reading = partial(_read_placed, tasks=list(tasks), read=read, tallies=tallies)
+    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reading, rows_schema(stage))
+    for at, step in enumerate(stage.steps):
+        frame = _step_in_spark(frame, step, stage, at + 1, tallies)
+    frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
     answers: list[Answer] = [pickle.loads(row[0]) for row in frame.collect()]
     # What reads rows tells nothing by itself where Spark takes them on.
-    if not stage.needs_spark:
-        return answers
     return [replace(answers[0], read=read.value, tally=tallies.value), *answers[1:]]
 
 
@@ -136,12 +135,6 @@ class _Tallies(AccumulatorParam[Tally]):
     def addInPlace(self, value1: Tally, value2: Tally) -> Tally:  # noqa: N802 - Spark's name
         """Both."""
         return merged(value1, value2)
-
-
-def _run_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for place in batch.column(0).to_pylist():
-            yield _told(run_task(tasks[place]))
 
 
 def _read_placed(

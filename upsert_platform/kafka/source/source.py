@@ -1,22 +1,24 @@
 """Topics as Spark tasks: each reads its offset ranges into changelog rows, or into files of the changelog.
 
 Ranges are planned by the driver (`offsets.py`) and are part of what a task is told, so it reads the same records
-however often it runs. The tasks are those of ``mapInArrow`` over one number each: a Python data source would start two
-more processes that only plan.
+however often it runs. Rows for Spark come of ``mapInArrow`` over one number each: a Python data source would start
+two more processes that only plan. What tasks write by themselves needs no Spark SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
+from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.source import MODE_APPEND, MODE_UPSERT
+from upsert_platform.core.task_runner import answers_of
 from upsert_platform.kafka.modes import OnDataLoss
 from upsert_platform.kafka.source.fetch import fetch_together
 from upsert_platform.kafka.table import KafkaTable
@@ -115,7 +117,17 @@ def write_changes(
         Exception: of Spark; `failure_of` finds the platform's own in it. Nothing was committed.
     """
     plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
-    return collect_files(_frame(spark, plan, ranges))
+    shares = share_ranges(ranges, table.settings.scan_parallelism)
+    tasks = [partial(_written, plan, share) for share in shares]
+    return list(chain.from_iterable(answers_of(spark, tasks, what=f"read topics of table '{table.name}'")))
+
+
+def _written(plan: _Plan, share: tuple[OffsetRange, ...], fetch: Fetch | None = None) -> list[DataFile]:
+    """Writes the rows of a share into data files."""
+    import pyarrow as pa
+
+    manifests = _reading(plan, [share], fetch)(iter([pa.record_batch({"id": pa.array([0])})]))
+    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
 
 
 def write_changes_in_task(
@@ -135,12 +147,10 @@ def write_changes_in_task(
     Raises:
         RecordError, TopicError, EndpointError: as a task would. Nothing was committed.
     """
-    import pyarrow as pa
-
     fetched = fetch or _fetched(table, ranges)
-    plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
-    manifests = _reading(plan, [tuple(ranges)], fetched)(iter([pa.record_batch({"id": pa.array([0])})]))
-    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
+    return _written(
+        _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch)), tuple(ranges), fetched
+    )
 
 
 def _fetched(table: KafkaTable, ranges: Sequence[OffsetRange]) -> Fetch | None:
@@ -171,9 +181,8 @@ def _reduces(table: KafkaTable, mode: str) -> bool:
 
 def _frame(spark: SparkSession, plan: _Plan, ranges: Sequence[OffsetRange]) -> DataFrame:
     shares = share_ranges(ranges, plan.table.settings.scan_parallelism)
-    schema = _schema_without_batch(plan.table) if plan.target is None else MANIFEST
     numbers = spark.range(0, len(shares), 1, max(len(shares), 1))
-    return numbers.mapInArrow(_reading(plan, shares), schema)
+    return numbers.mapInArrow(_reading(plan, shares), _schema_without_batch(plan.table))
 
 
 def share_ranges(ranges: Sequence[OffsetRange], tasks: int | None) -> list[tuple[OffsetRange, ...]]:
