@@ -13,9 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.core.errors import EndpointError, RecordError, TopicError
-from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner
+from upsert_platform.core.spark_failures import job_failures
+from upsert_platform.core.spark_gone import told_if_gone
+from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner, answers_of
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.worker_daemon import MODULES
+from upsert_platform.writing.outcomes import failure_of
 
 
 def failing(kind: type[Exception]) -> NoReturn:
@@ -75,3 +78,32 @@ def killing() -> None:
 def test_a_worker_that_was_killed_is_told_with_the_remedy(spark: SparkSession) -> None:
     with pytest.raises(EndpointError, match=r"a Python worker of Spark ended .*'batch.max-records'"):
         SparkTaskRunner(lambda: spark).call(killing, what="die")
+
+
+def numbered(number: int) -> tuple[int, int]:
+    if number < 0:
+        raise TopicError(f"partition {number}: é")
+    return number, os.getpid()
+
+
+def test_several_tasks_answer_in_their_order(spark: SparkSession) -> None:
+    counter = WorkCounter(spark)
+    answers = answers_of(spark, [partial(numbered, number) for number in range(5)], what="count")
+    assert [number for number, _ in answers] == [*range(5)]
+    assert os.getpid() not in {process for _, process in answers}
+    assert counter.take() == SparkWork(jobs=1, stages=1, tasks=5)
+    assert spark.sparkContext.getLocalProperty("spark.job.description") is None
+
+
+def test_of_several_tasks_one_that_fails_ends_the_job_with_its_error(spark: SparkSession) -> None:
+    with pytest.raises(job_failures()) as raised:
+        answers_of(spark, [partial(numbered, number) for number in (0, -3)], what="count")
+    found = failure_of(raised.value)
+    assert type(found) is TopicError
+    assert str(found) == "partition -3: é"
+
+
+def test_of_several_tasks_one_whose_worker_is_killed_is_told(spark: SparkSession) -> None:
+    with pytest.raises(job_failures()) as raised:
+        answers_of(spark, [killing], what="die")
+    assert "a Python worker of Spark ended" in (told_if_gone(raised.value) or "")
