@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from traceback import walk_tb
 from typing import Final
@@ -34,7 +35,7 @@ def _is_jvm_gone(error: BaseException) -> bool:
     if "py4j" in packages and (isinstance(error, OSError) or type(error).__name__ == "Py4JNetworkError"):
         return True
     # Whatever fails in PySpark: a JVM that ends in order stops its context, and then deletes its files.
-    return bool(packages & {"py4j", "pyspark"}) and (_has_ended() or _is_stopped())
+    return bool(packages & {"py4j", "pyspark"}) and _has_ended()
 
 
 def _is_worker_gone(error: BaseException) -> bool:
@@ -42,23 +43,25 @@ def _is_worker_gone(error: BaseException) -> bool:
     return type(error).__module__.partition(".")[0] in ("py4j", "pyspark") and _CRASHED in str(error)
 
 
-def _is_stopped() -> bool:
-    """Return whether the session's context is stopped."""
+def _has_ended() -> bool:
+    """Return whether the session's context is stopped, or cannot be asked; before there is one, whether the JVM ended.
+
+    That is known a moment after its last answer.
+    """
     from py4j.protocol import Py4JError
 
     pyspark = sys.modules.get("pyspark")
-    context = None if pyspark is None else pyspark.SparkContext._active_spark_context  # noqa: SLF001 - as above
-    if context is None:
+    if pyspark is None:
         return False
-    try:
-        return context._jsc is None or bool(context._jsc.sc().isStopped())  # noqa: SLF001
-    except (OSError, Py4JError):
-        return True
-
-
-def _has_ended() -> bool:
-    """Return whether the JVM that this process started has ended."""
-    pyspark = sys.modules.get("pyspark")
-    gateway = None if pyspark is None else pyspark.SparkContext._gateway  # noqa: SLF001 - no other way tells
-    process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
-    return process is not None and process.poll() is not None
+    context = pyspark.SparkContext._active_spark_context  # noqa: SLF001 - no other way tells
+    if context is not None:
+        try:
+            return context._jsc is None or bool(context._jsc.sc().isStopped())  # noqa: SLF001
+        except (OSError, Py4JError):
+            return True
+    process: subprocess.Popen[bytes] | None = getattr(pyspark.SparkContext._gateway, "proc", None)  # noqa: SLF001
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_ENDING_SECONDS)
+    return process.poll() is not None

@@ -10,7 +10,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from upsert_platform.core.errors import EndpointError, UpsertPlatformError
 from upsert_platform.core.spark_gone import told_if_gone
@@ -64,26 +64,15 @@ class SparkTaskRunner:
             EndpointError: the JVM or the Python worker has ended.
         """
         try:
-            answer = self._answer(task, what)
+            result, raised = answers_of(self.open(), [partial(_outcome, task)], what=what)[0]
         except Exception as error:
             told = told_if_gone(error)
             if told is None:
                 raise
             raise EndpointError(told) from error
-        result: _T
-        result, raised = pickle.loads(answer)
         if raised is not None:
             raise raised
-        return result
-
-    def _answer(self, task: Callable[[], _T], what: str) -> bytes:
-        context = self.open().sparkContext
-        context.setJobDescription(what)
-        try:
-            answers: list[bytes] = context.parallelize([0], 1).mapPartitions(partial(_answered, task=task)).collect()
-        finally:
-            context.setJobDescription(None)
-        return answers[0]
+        return cast("_T", result)
 
 
 def answers_of(spark: SparkSession, tasks: Sequence[Callable[[], _T]], *, what: str) -> list[_T]:
@@ -111,13 +100,12 @@ def _answers(places: Iterator[int], *, tasks: Sequence[Callable[[], Any]]) -> It
         yield pickle.dumps(tasks[place]())
 
 
-def _answered(numbers: Iterator[int], *, task: Callable[[], Any]) -> Iterator[bytes]:
-    """Return the task's result or error as bytes; an error of the platform keeps its kind and text."""
-    for _ in numbers:
-        try:
-            yield pickle.dumps((task(), None))
-        except UpsertPlatformError as error:
-            yield pickle.dumps((None, error))
+def _outcome(task: Callable[[], _T]) -> tuple[_T | None, UpsertPlatformError | None]:
+    """Return a task's result, or the platform's error that it raised, which keeps its kind and text so."""
+    try:
+        return task(), None
+    except UpsertPlatformError as error:
+        return None, error
 
 
 @dataclass(frozen=True)

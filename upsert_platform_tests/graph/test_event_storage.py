@@ -158,9 +158,8 @@ def test_what_is_known_of_assets_is_what_dagsters_own_storage_reads(
                     assert reader.get_latest_materialization_event(asked) == last
 
 
-def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def noted_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A list that grows by the asset keys of each statement that reads records of assets."""
     reads: list[object] = []
     own = SqliteEventLogStorage._fetch_asset_rows
 
@@ -168,9 +167,16 @@ def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
         reads.append(asset_keys)
         return own(storage, asset_keys, **more)  # type: ignore[arg-type]
 
+    monkeypatch.setattr(SqliteEventLogStorage, "_fetch_asset_rows", noted)
+    return reads
+
+
+def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with shipped(tmp_path / "home", monkeypatch) as instance:
         dg.materialize([counted], instance=instance)
-        monkeypatch.setattr(SqliteEventLogStorage, "_fetch_asset_rows", noted)
+        reads = noted_reads(monkeypatch)
         for _ in range(3):
             assert instance.get_latest_materialization_event(counted.key) is not None
             assert len(instance.get_asset_records([counted.key])) == 1
@@ -187,17 +193,10 @@ def test_what_is_known_of_an_asset_is_read_once_while_nothing_changes(
 
 def test_many_assets_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = [dg.AssetKey(["tables", f"t{number}"]) for number in range(40)]
-    reads: list[object] = []
-    own = SqliteEventLogStorage._fetch_asset_rows
-
-    def noted(storage: SqliteEventLogStorage, asset_keys: object = None, **more: object) -> object:
-        reads.append(asset_keys)
-        return own(storage, asset_keys, **more)  # type: ignore[arg-type]
-
     with shipped(tmp_path / "home", monkeypatch) as instance:
         for number, key in enumerate(keys):
             instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata={"n": number}))
-        monkeypatch.setattr(SqliteEventLogStorage, "_fetch_asset_rows", noted)
+        reads = noted_reads(monkeypatch)
         for number, key in enumerate([*keys, dg.AssetKey("unknown")]):
             last = instance.get_latest_materialization_event(key)
             told = None if last is None or last.asset_materialization is None else last.asset_materialization.metadata

@@ -38,6 +38,20 @@ def land(hop: DestinationHop, *, batches: int = 1, told: str = "before") -> None
         append(hop.store, number, [Placed(number, 0, key, None, key, told) for key in keys])
 
 
+def put_back(tmp_path: Path) -> None:
+    """Restores the lake from its copy."""
+    shutil.rmtree(tmp_path / "lake")
+    shutil.move(tmp_path / "copy", tmp_path / "lake")
+
+
+def refuses_each_turn(step: DestinationStep, hop: DestinationHop) -> None:
+    """Turns of a table with three batches over a restored lake of one: before, at and behind the third."""
+    for _ in range(4):
+        with pytest.raises(DestinationError, match="has applied batch 3 of commit 'run/"):
+            step.run(drains=False)
+        land(hop, told="after the restore")
+
+
 def restored(tmp_path: Path, *, on: int) -> tuple[DestinationHop, Place]:
     """A table that applied some batches more than the lake has, each in a sync of its own."""
     place = Place()
@@ -48,8 +62,7 @@ def restored(tmp_path: Path, *, on: int) -> tuple[DestinationHop, Place]:
     for _ in range(on):
         land(hop)
         sync(hop)
-    shutil.rmtree(tmp_path / "lake")
-    shutil.move(tmp_path / "copy", tmp_path / "lake")
+    put_back(tmp_path)
     return hop, place
 
 
@@ -194,12 +207,8 @@ def test_continuous_mode_notices_a_restore_before_and_after_the_batch_is_reached
     land(hop, batches=2)
     assert step.run(drains=False)
     assert not step.run(drains=False)
-    shutil.rmtree(tmp_path / "lake")
-    shutil.move(tmp_path / "copy", tmp_path / "lake")
-    for _ in range(4):
-        with pytest.raises(DestinationError, match="has applied batch 3 of commit 'run/"):
-            step.run(drains=False)
-        land(hop, told="after the restore")
+    put_back(tmp_path)
+    refuses_each_turn(step, hop)
     step.reset()
 
 
@@ -221,12 +230,8 @@ def test_a_count_that_failed_with_the_restored_lake_does_not_hide_the_refusal(
     monkeypatch.setattr("upsert_platform.sync.streaming.steps.change_times", gone)
     land(hop, batches=2)
     assert step.run(drains=False)
-    shutil.rmtree(tmp_path / "lake")
-    shutil.move(tmp_path / "copy", tmp_path / "lake")
-    for _ in range(4):
-        with pytest.raises(DestinationError, match="has applied batch 3 of commit 'run/"):
-            step.run(drains=False)
-        land(hop, told="after the restore")
+    put_back(tmp_path)
+    refuses_each_turn(step, hop)
     assert step.measures.read().batches == 2
     step.reset()
 
@@ -239,8 +244,7 @@ def test_a_commit_does_not_follow_another_commit_of_the_same_number(tmp_path: Pa
     land(hop)
     head = hop.store.head()
     assert head is not None
-    shutil.rmtree(tmp_path / "lake")
-    shutil.move(tmp_path / "copy", tmp_path / "lake")
+    put_back(tmp_path)
     land(hop, told="after the restore")
     assert hop.store.append([], head=head, positions=head.positions, run="run") is None
 
