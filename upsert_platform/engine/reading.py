@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -57,7 +58,14 @@ class ChangelogShare:
     upto: int
 
 
-def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: bool = False) -> Iterator[pa.Table]:
+def read_changes(
+    share: ChangelogShare,
+    scan: Scan,
+    *,
+    upserts: bool,
+    lanes: bool = False,
+    parts: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Iterator[pa.Table]:
     """The changes of the new batches.
 
     Columns that an older file lacks are null. Where statistics say that a row group holds nothing but rows that are
@@ -65,13 +73,14 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
 
     Args:
         lanes: topic and partition of each row are wanted as well.
+        parts: of columns of type ROW the fields that are wanted, where not all are.
 
     Returns:
         The columns of the scan; with `PUT` and those of `ORDER` for `upserts`, else with `WEIGHT`.
     """
     system, folder = file_system(share.location)
     kept = rows.system_schema()
-    wanted = [pa.field(field.name, arrow_type(field.type)) for field in scan.fields]
+    wanted = [_in_part(pa.field(field.name, arrow_type(field.type)), parts.get(field.name)) for field in scan.fields]
     given = {field.name for field in scan.fields}
     beside = [name for name in (rows.TOPIC, rows.PARTITION) if lanes and name not in given]
     schema = pa.schema([*(kept.field(name) for name in (ORDER if upserts else beside)), *wanted])
@@ -84,7 +93,7 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
         with naming(path), open_parquet(system.open_input_file(path)) as opened:
             for groups, added in _runs(opened, piece, share):
                 read = schema if added and not upserts else whole
-                there = [field.name for field in read if field.name in opened.schema_arrow.names]
+                there = _paths(read, opened.schema_arrow, parts)
                 for item in opened.iter_batches(batch_size=_CHUNK, row_groups=groups, columns=there, use_threads=False):
                     table = pa.Table.from_batches([with_declared_keys(item, finer)])
                     if not added:
@@ -97,6 +106,26 @@ def read_changes(share: ChangelogShare, scan: Scan, *, upserts: bool, lanes: boo
                         waiting = []
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _in_part(field: pa.Field, names: Sequence[str] | None) -> pa.Field:
+    return field if names is None else field.with_type(pa.struct([field.type.field(name) for name in names]))
+
+
+def _paths(read: pa.Schema, there: pa.Schema, parts: Mapping[str, Sequence[str]]) -> list[str]:
+    """The columns of a file to read, or the fields of them that are wanted, if it has them all."""
+    found: list[str] = []
+    plain = not any("." in name for name in there.names)
+    for field in read:
+        names = parts.get(field.name, ())
+        if field.name not in there.names:
+            continue
+        known = [item.name for item in there.field(field.name).type] if names else []
+        if names and plain and all(name in known and "." not in name for name in names):
+            found += [f"{field.name}.{name}" for name in names]
+        else:
+            found.append(field.name)
+    return found
 
 
 def _runs(opened: pq.ParquetFile, piece: Piece, share: ChangelogShare) -> Iterator[tuple[list[int], bool]]:

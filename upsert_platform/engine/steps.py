@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window
 from upsert_platform.core.types import arrow_type
+from upsert_platform.engine.date_texts import date_texts
 from upsert_platform.engine.unnest import unnested
 
 WEIGHT: Final = internal("w")
@@ -93,9 +94,9 @@ def is_native(step: Step) -> bool:
     """Return whether Arrow can take the step."""
     match step:
         case ProjectStep():
-            return all(expression.native is not None for _, expression in step.columns)
+            return all(expression.arrow is not None for _, expression in step.columns)
         case FilterStep():
-            return step.condition.native is not None
+            return step.condition.arrow is not None
     return True
 
 
@@ -106,8 +107,8 @@ def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table
             case ProjectStep():
                 table = _project(table, step)
             case FilterStep():
-                assert step.condition.native is not None
-                condition = evaluate(step.condition.native, table)
+                assert step.condition.arrow is not None
+                condition = evaluate(step.condition.arrow, table)
                 if step.into is None:
                     table = table.filter(condition)
                 else:
@@ -125,8 +126,8 @@ def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table
 def _project(table: pa.Table, step: ProjectStep) -> pa.Table:
     columns: dict[str, Any] = {}
     for name, expression in step.columns:
-        assert expression.native is not None
-        columns[name] = evaluate(expression.native, table).cast(arrow_type(expression.type))
+        assert expression.arrow is not None
+        columns[name] = evaluate(expression.arrow, table).cast(arrow_type(expression.type))
     for name in (*step.kept, WEIGHT):
         if name in table.column_names:
             columns[name] = table.column(name)
@@ -157,9 +158,46 @@ def evaluate(native: Native, table: pa.Table) -> Any:
             return pc.fill_null(values[0], False)
         case "if":
             return pc.if_else(pc.fill_null(values[0], False), values[1], pa.scalar(None, values[1].type))
+        case "field":
+            return pc.struct_field(values[0], operands[1])
+        case "case":
+            *branches, other = values
+            met = [pc.fill_null(condition, False) for condition in branches[::2]]
+            return pc.case_when(pc.make_struct(*met), *branches[1::2], other)
+        case "date format":
+            return date_texts(values[0], operands[1])
         case "widen":
             return values[0].cast(arrow_type(operands[1]))
     raise AssertionError(operator)
+
+
+def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """Columns of type ROW of which native steps read single fields alone, with the names of these."""
+    whole: set[str] = set()
+    parts: dict[str, set[str]] = {}
+
+    def note(native: Native | None) -> None:
+        operator, *operands = native or ("literal",)
+        if operator == "column":
+            whole.add(operands[0])
+        elif operator == "field" and operands[0][0] == "column":
+            parts.setdefault(operands[0][1], set()).add(operands[1])
+        elif operator != "literal":
+            for operand in operands:
+                if isinstance(operand, tuple):
+                    note(operand)
+
+    for step in steps:
+        if isinstance(step, FilterStep):
+            note(step.condition.arrow)
+        elif isinstance(step, ProjectStep):
+            for _, expression in step.columns:
+                note(expression.arrow)
+            whole.update(step.kept)
+            return {name: tuple(sorted(found)) for name, found in parts.items() if name not in whole}
+        else:
+            break
+    return {}  # all columns stay
 
 
 def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:

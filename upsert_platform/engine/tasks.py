@@ -33,7 +33,7 @@ from upsert_platform.engine.sessions import Sessions
 from upsert_platform.engine.sources import PUT
 from upsert_platform.engine.stages import Feed, Stage
 from upsert_platform.engine.state import Idle, State, StateFile
-from upsert_platform.engine.steps import WEIGHT, Tally, fields_after, take_steps
+from upsert_platform.engine.steps import WEIGHT, Tally, fields_after, fields_read, take_steps
 from upsert_platform.engine.temporal import AsOf
 
 if TYPE_CHECKING:
@@ -255,7 +255,8 @@ class _Work:
         watched, upserts = self.task.stage.watched, _is_upsert(self.task.stage)
         wanted = {*(item.name for item in scan.fields), *(ORDER if upserts else ())}
         beside = {rows.TOPIC, rows.PARTITION} - wanted
-        for table in read_changes(share, scan, upserts=upserts, lanes=bool(watched)):
+        parts = {} if self.task.stage.needs_spark else fields_read(self.task.stage.steps)
+        for table in read_changes(share, scan, upserts=upserts, lanes=bool(watched), parts=parts):
             self.read += table.num_rows
             if watched:
                 add_times(self.tally, table, watched)

@@ -23,6 +23,7 @@ from upsert_platform.core.plan import (
 from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.declarations import InsertDeclaration
 from upsert_platform.sql.insert import InsertResolver, declared_order
+from upsert_platform.sql.native import native_form
 from upsert_platform.sql.planning.arrivals import last_arrivals
 from upsert_platform.sql.planning.closing import final_windows, window_closings, window_ends
 from upsert_platform.sql.planning.from_clause import Find
@@ -185,7 +186,9 @@ class _Branch:
         native = None
         if value.constant is not None and value.root in STRINGS and wanted.type.name is TypeName.STRING:
             native = ("literal", value.constant, wanted.type)
-        return Expression(written.sql, wanted.type, native)
+        types = {name: field.type for name, field in fields.items()}
+        form = native_form(written.sql, types) if native is None and written.varies is None else None
+        return Expression(written.sql, wanted.type, native, form=form)
 
 
 def _is_of_one_table(node: Node) -> bool:

@@ -1,4 +1,5 @@
-"""Spark SQL that Arrow evaluates alike: columns, literals and comparisons within a family of types.
+"""Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, comparisons within a family of types, CASE
+and DATE_FORMAT.
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.
@@ -6,20 +7,23 @@ written out: what is left of these few forms means the same in Spark and in Arro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from upsert_platform.core.plan import Native
-from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.rendered import INTEGERS, STRINGS
+from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+_PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
+_PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
 _LEAST_LONG: Final = 1 << 63
 
 
@@ -36,15 +40,16 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
         parsed = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError:
         return None
+    if any(item.sql(dialect="spark") not in text for item in parsed.find_all(exp.TimeToStr)):
+        return None  # a pattern of which the parser made another
     return _native(parsed, columns)
 
 
 def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
     if isinstance(node, exp.Paren):
         return _native(node.this, columns)
-    if isinstance(node, exp.Column):
-        known = len(node.parts) == 1 and isinstance(node.this, exp.Identifier) and node.name in columns
-        return ("column", node.name) if known else None
+    if isinstance(node, (exp.Column, exp.Dot)):
+        return _column(node, columns)
     if isinstance(node, exp.Boolean):
         return ("literal", bool(node.this), LogicalType(TypeName.BOOLEAN))
     if isinstance(node, exp.Literal):
@@ -60,6 +65,10 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
     if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
         inner = _native(node.this, columns)
         return ("is null", inner) if inner is not None else None
+    if isinstance(node, exp.Case) and node.this is None:
+        return _case(node, columns)
+    if isinstance(node, exp.TimeToStr):
+        return _date_format(node, columns)
     return None
 
 
@@ -75,15 +84,74 @@ def _truth(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
 
 
 def _is_truth(native: Native, columns: Mapping[str, LogicalType]) -> bool:
-    kind = _type(native, columns)
+    kind = type_of(native, columns)
     return kind is None or kind.name is TypeName.BOOLEAN
 
 
-def _type(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:
-    """Return the type of a column or a literal; None for a truth value."""
-    if native[0] == "column":
-        return columns[native[1]]
-    return native[2] if native[0] == "literal" else None
+def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:
+    """The type of a column, a field, a literal or a CASE; None for a truth value."""
+    match native[0]:
+        case "column":
+            return columns[native[1]]
+        case "literal":
+            return cast("LogicalType", native[2])
+        case "field":
+            row = type_of(native[1], columns)
+            return next(item.type for item in row.fields if item.name == native[2]) if row is not None else None
+        case "case":
+            return type_of(native[2], columns)
+        case "date format":
+            return STRING
+    return None
+
+
+def _column(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
+    """A column, or a field of one of type ROW; names are those of the declaration, in their case."""
+    parts = node.parts if isinstance(node, (exp.Column, exp.Dot)) else []
+    if not parts or not all(isinstance(part, exp.Identifier) for part in parts) or parts[0].name not in columns:
+        return None
+    found: Native = ("column", parts[0].name)
+    kind = columns[parts[0].name]
+    for part in parts[1:]:
+        # Spark takes a name for a field whatever its case is.
+        alike = [item for item in kind.fields if item.name.casefold() == part.name.casefold()]
+        if kind.name is not TypeName.ROW or len(alike) != 1 or alike[0].name != part.name:
+            return None
+        found, kind = ("field", found, part.name), alike[0].type
+    return found
+
+
+def _case(node: exp.Case, columns: Mapping[str, LogicalType]) -> Native | None:
+    """CASE WHEN ... with values of one type, which null has too."""
+    conditions = [_truth(branch.this, columns) for branch in node.args["ifs"]]
+    given = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default") or exp.Null()]
+    values = [None if isinstance(value, exp.Null) else _native(value, columns) for value in given]
+    if any(value is None and not isinstance(text, exp.Null) for value, text in zip(values, given, strict=True)) or any(
+        condition is None for condition in conditions
+    ):
+        return None
+    kinds = [None if value is None else type_of(value, columns) for value in values]
+    known = [kind for kind in kinds if kind is not None]
+    if len(known) != sum(value is not None for value in values) or len({arrow_type(kind) for kind in known}) != 1:
+        return None
+    null: Native = ("literal", None, known[0])
+    values = [null if value is None else value for value in values]
+    found = [item for pair in zip(conditions, values[:-1], strict=True) for item in pair]
+    if values[0] is null:  # the first value tells the type
+        found = [("literal", False, LogicalType(TypeName.BOOLEAN)), next(v for v in values if v is not null), *found]
+    return ("case", *found, values[-1])
+
+
+def _date_format(node: exp.TimeToStr, columns: Mapping[str, LogicalType]) -> Native | None:
+    """DATE_FORMAT of a TIMESTAMP, which no time zone changes, by a pattern of two digits and years."""
+    given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
+    inner = _native(given, columns)
+    kind = None if inner is None else type_of(inner, columns)
+    if kind is None or kind.name is not TypeName.TIMESTAMP:
+        return None
+    # The parser translates patterns, several to one; whoever reads the form compares its text with the original.
+    found = _PATTERN.fullmatch(node.sql(dialect="spark"))
+    return ("date format", inner, found[1]) if found is not None else None
 
 
 def _literal(node: exp.Literal) -> Native | None:
@@ -98,7 +166,7 @@ def _comparison(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | 
     sides = [_native(side, columns) for side in (node.this, node.expression)]
     if any(side is None for side in sides):
         return None
-    kinds = [_type(side, columns) for side in sides if side is not None]
+    kinds = [type_of(side, columns) for side in sides if side is not None]
     if any(kind is None for kind in kinds):
         return None
     names = [kind.name for kind in kinds if kind is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,48 +11,82 @@ import pytest
 
 from upsert_platform.core.types import arrow_type, parse_type, spark_type
 from upsert_platform.engine.steps import evaluate
-from upsert_platform.sql.native import native_condition, native_form
+from upsert_platform.sql.native import native_condition, native_form, type_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 TYPES = {name: parse_type(kind) for name, kind in {
     "id": "BIGINT", "small": "TINYINT", "region": "STRING", "odd `name": "STRING", "ok": "BOOLEAN",
     "price": "DECIMAL(8, 2)",
-    "ratio": "DOUBLE", "at": "TIMESTAMP(3)",
+    "ratio": "DOUBLE", "at": "TIMESTAMP(3)", "place": "ROW<city STRING, n BIGINT, `in` ROW<x INT, since TIMESTAMP(3)>>",
 }.items()}  # fmt: skip
+NOON = datetime(2026, 1, 1, 12)  # noqa: DTZ001 - TIMESTAMP has no zone
 ROWS = [
-    (1, 1, "eu", "a", True, None, None, None),
-    (2, -3, "test", None, False, None, None, None),
-    (3, None, None, "b", None, None, None, None),
-    (None, 127, "", "tést", True, None, None, None),
-    (-5, 0, "eu ", "Z", False, None, None, None),
+    (1, 1, "eu", "a", True, None, None, NOON, {"city": "eu", "n": 1, "in": {"x": 7, "since": NOON}}),
+    (2, -3, "test", None, False, None, 0.5, None, None),
+    (3, None, None, "b", None, None, float("nan"), NOON, {"city": None, "n": None, "in": None}),
+    (None, 127, "", "tést", True, None, -0.0, None, {"city": "b", "n": -5, "in": {"x": None, "since": None}}),
+    (-5, 0, "eu ", "Z", False, None, None, None, {"city": "", "n": -5, "in": None}),
 ]
 SAME = [
     "`region` <> 'test'", "`region` = ''", "`region` < 'eu '", "`odd ``name` >= 'b'", "`id` > 1", "`small` <= 1",
     "`id` = `small`", "2 < `id`", "`ok`", "NOT `ok`", "`ok` = TRUE", "`region` IS NULL", "NOT (`region` IS NULL)",
     "(`id` > 1) AND `ok`", "(`region` = 'eu') OR (`id` = 2)", "NOT ((`region` = 'eu') OR (`id` = 2))",
-    "`odd ``name` = 'tést'",
+    "`odd ``name` = 'tést'", "`place`.`city` = 'eu'", "`place`.`in`.`x` > 1", "`place`.`in` IS NULL",
+    "`place`.`n` = `id`",
+    "CASE WHEN `id` > 1 THEN `place`.`city` WHEN `ok` THEN `region` END = 'eu'",
+    "CASE WHEN `id` > 1 THEN NULL WHEN `ok` IS NULL THEN NULL ELSE `ok` END", "(CASE WHEN `ok` THEN 1 ELSE 0 END) = 1",
+]  # fmt: skip
+VALUES = [
+    "`place`.`city`", "`place`.`n`", "`place`.`in`.`since`", "`place`.`in`",
+    "CASE WHEN `id` = 1 THEN `at` WHEN `id` = 3 THEN `place`.`in`.`since` END",
+    "CASE WHEN NOT `ok` THEN `place` END", "CASE WHEN `ok` THEN `ratio` WHEN `id` > 2 THEN `ratio` END",
+    "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
 UNSURE = [
     "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) = 'EU'",
-    "`region` LIKE 'e%'",
-    "`region` = 'a\\\\b'", "`id` + 1 = 2", "`id` IN (1, 2)", "CAST(`id` AS STRING) = '1'", "`other` = 1",
-    "`region` AND `ok`",
-    "`at` > '2024-01-01'", "`id` = 9223372036854775808", "region.name = 'x'", "NOT `id`", "`id`", "'true'",
+    "`region` LIKE 'e%'", "`region` = 'a\\\\b'", "`id` + 1 = 2", "`id` IN (1, 2)", "CAST(`id` AS STRING) = '1'",
+    "`other` = 1", "`region` AND `ok`", "`at` > '2024-01-01'", "`id` = 9223372036854775808", "region.name = 'x'",
+    "NOT `id`", "`id`", "'true'", "`place`.`City` = 'eu'", "`place`.`other` = 'eu'", "`place` = `place`",
+    "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1", "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END",
+    "CASE `id` WHEN 1 THEN `ok` END", "CASE WHEN `ok` THEN `small` ELSE `id` END = 1",
+    "CASE WHEN `ok` THEN `ok` = TRUE END", "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'",
 ]  # fmt: skip
 
 
 def test_conditions_hold_for_the_same_rows(spark: SparkSession) -> None:
-    schema = pa.schema([pa.field(name, arrow_type(kind)) for name, kind in TYPES.items()])
-    table = pa.table([pa.array(values) for values in zip(*ROWS, strict=True)], names=list(TYPES)).cast(schema)
-    ddl = ", ".join(f"`{name.replace('`', '``')}` {spark_type(kind)}" for name, kind in TYPES.items())
-    answers = spark.createDataFrame(ROWS, ddl).selectExpr(*[f"COALESCE({text}, FALSE)" for text in SAME]).collect()
+    answers = _frame(spark).selectExpr(*[f"COALESCE({text}, FALSE)" for text in SAME]).collect()
     for place, text in enumerate(SAME):
         native = native_condition(text, TYPES)
         assert native is not None, text
-        found = pc.fill_null(evaluate(native, table), False).to_pylist()
+        found = pc.fill_null(evaluate(native, _table()), False).to_pylist()
         assert found == [row[place] for row in answers], text
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_values_are_those_that_spark_computes(spark: SparkSession, chunks: int) -> None:
+    rows = _frame(spark).selectExpr(*[f"{text} AS v{place}" for place, text in enumerate(VALUES)]).toArrow()
+    table = _table()
+    table = pa.concat_tables([table.slice(0, 2), table.slice(2)]) if chunks == 2 else table
+    for place, text in enumerate(VALUES):
+        native = native_form(text, TYPES)
+        assert native is not None, text
+        kind = type_of(native, TYPES)
+        assert kind is not None, text
+        found = evaluate(native, table)
+        assert found.type == arrow_type(kind), text
+        assert repr(found.to_pylist()) == repr(rows.column(place).to_pylist()), text
+
+
+def _table() -> pa.Table:
+    columns = zip(zip(*ROWS, strict=True), TYPES.items(), strict=True)
+    return pa.table({name: pa.array(values, arrow_type(kind)) for values, (name, kind) in columns})
+
+
+def _frame(spark: SparkSession) -> DataFrame:
+    ddl = ", ".join(f"`{name.replace('`', '``')}` {spark_type(kind)}" for name, kind in TYPES.items())
+    return spark.createDataFrame(ROWS, ddl)
 
 
 @pytest.mark.parametrize("text", UNSURE)

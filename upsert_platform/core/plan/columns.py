@@ -8,8 +8,8 @@ from typing import Any, Final
 from upsert_platform.core.types import LogicalType, quote_name
 
 Native = tuple[Any, ...]
-"""An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value)`` or an operator and its
-operands (see `upsert_platform.engine.steps`)."""
+"""An expression that Arrow evaluates as Flink does: ``("column", name)``, ``("literal", value, type)`` or an operator
+and its operands (see `upsert_platform.engine.steps`)."""
 
 
 class Key(frozenset[str]):
@@ -40,6 +40,7 @@ class Expression:
     Attributes:
         sql: Spark SQL.
         native: the same without Spark, where that is possible.
+        form: the same as `native`, found in the text of `sql`; plans of one fingerprint may have it or not.
         varies: name of a function in it that gives another value each time.
         reads: names of the columns in it.
         fails: Spark SQL of the reason why it has no value for a row; None if it cannot fail.
@@ -55,6 +56,12 @@ class Expression:
     # Plans are told apart by what they show of themselves; one that can fail is not carried out.
     fails: str | None = field(default=None, repr=False)
     keeps: tuple[str, int] | None = field(default=None, repr=False, compare=False)
+    form: Native | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def arrow(self) -> Native | None:
+        """Return the form that Arrow evaluates; None where Spark has to."""
+        return self.native if self.native is not None else self.form
 
     @property
     def column(self) -> str | None:

@@ -14,6 +14,7 @@ from upsert_platform.core.plan import Expression, Field, Node, Project, Scan, Se
 from upsert_platform.core.types import quote_name
 from upsert_platform.sql.flink import is_comma, line_of
 from upsert_platform.sql.lexer import Token
+from upsert_platform.sql.native import native_form
 from upsert_platform.sql.planning import ranks
 from upsert_platform.sql.planning.closing import closing_window
 from upsert_platform.sql.planning.joins import (
@@ -273,8 +274,15 @@ class FromClause(ABC):
                 shown.append((name, column(Field(item.name, item.type))))
             elif item.expression_type is not None and item.expression is not None:
                 reads = tuple(sorted(field.name for field in fields if quote_name(field.name) in item.expression))
+                types = {field.name: field.type for field in fields}
+                sure = item.varies is None and item.failure is None
                 given = Expression(
-                    item.expression, item.expression_type, varies=item.varies, reads=reads, fails=item.failure
+                    item.expression,
+                    item.expression_type,
+                    varies=item.varies,
+                    reads=reads,
+                    fails=item.failure,
+                    form=native_form(item.expression, types) if sure else None,
                 )
                 shown.append((name, given))
         node = Project(scan, tuple(shown))

@@ -76,10 +76,12 @@ def all_met(columns: Columns, parts: Sequence[exp.Expr]) -> Expression:
     met = conditions[0]
     for other in conditions[1:]:
         native = ("and", met.native, other.native) if met.native and other.native else None
+        form = ("and", met.arrow, other.arrow) if met.arrow and other.arrow else None
         met = replace(
             met,
             sql=f"({met.sql}) AND ({other.sql})",
             native=native,
+            form=form,
             varies=met.varies or other.varies,
             reads=tuple(sorted({*met.reads, *other.reads})),
         )
@@ -88,13 +90,12 @@ def all_met(columns: Columns, parts: Sequence[exp.Expr]) -> Expression:
 
 def where_met(condition: Expression, value: Expression) -> Expression:
     """A value that is null where a condition does not hold."""
-    native = None
-    if condition.native is not None and value.native is not None:
-        native = ("if", condition.native, value.native)
+    native = ("if", condition.native, value.native) if condition.native and value.native else None
+    form = ("if", condition.arrow, value.arrow) if condition.arrow and value.arrow else None
     sql = f"CASE WHEN {condition.sql} THEN {value.sql} END"
     kind = replace(value.type, nullable=True)
     varies = condition.varies or value.varies
-    return Expression(sql, kind, native, varies, tuple(sorted({*condition.reads, *value.reads})))
+    return Expression(sql, kind, native, varies, tuple(sorted({*condition.reads, *value.reads})), form=form)
 
 
 def with_columns(node: Node, given: Sequence[tuple[str, Expression]]) -> Node:

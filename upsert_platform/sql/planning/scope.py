@@ -16,6 +16,7 @@ from upsert_platform.sql.casts import cast
 from upsert_platform.sql.compatibility import keeps_apart
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import declared_type, line_of
+from upsert_platform.sql.native import native_form
 from upsert_platform.sql.numbers import common_decimal
 from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
@@ -185,8 +186,12 @@ class Columns:
             )
         reads = tuple(sorted({item.field.name for item in self.reads(node)}))
         native = _with_type(self.native(node), rendered.type)
-        keeps = kept_column(node, self._field) if native is None else None
-        return Expression(rendered.sql, rendered.type, native, rendered.varies, reads, keeps=keeps)
+        if native is not None:
+            return Expression(rendered.sql, rendered.type, native, rendered.varies, reads)
+        types = {item.field.name: item.field.type for item in self.named}
+        form = native_form(rendered.sql, types) if rendered.varies is None else None
+        keeps = kept_column(node, self._field)
+        return Expression(rendered.sql, rendered.type, None, rendered.varies, reads, keeps=keeps, form=form)
 
     def is_never_null(self, node: exp.Expr) -> bool:
         """Return whether an expression has a value for every row."""
@@ -383,17 +388,17 @@ def as_type(expression: Expression, wanted: LogicalType) -> Expression:
     """An expression cast, as Flink does by itself, to a type of the same family."""
     if replace(expression.type, nullable=True) == replace(wanted, nullable=True):
         return replace(expression, type=wanted)
-    native: Native | None = None
     both = (expression.type.name, wanted.name)
-    if expression.native is not None and (
-        all(name in STRINGS for name in both) or all(name in INTEGERS for name in both)
-    ):
-        native = ("widen", expression.native, wanted)
+    widens = all(name in STRINGS for name in both) or all(name in INTEGERS for name in both)
+    native, form = (
+        ("widen", given, wanted) if given is not None and widens else None
+        for given in (expression.native, expression.form)
+    )
     sql = cast(Rendered(expression.sql, expression.type), wanted, implicit=True).sql
     keeps = expression.keeps
     if expression.column is not None:
         keeps = (expression.column, 0) if keeps_apart(expression.type, wanted) else None
-    return replace(expression, sql=sql, type=wanted, native=native, keeps=keeps)
+    return replace(expression, sql=sql, type=wanted, native=native, keeps=keeps, form=form)
 
 
 def common_type(left: LogicalType, right: LogicalType) -> LogicalType | None:
