@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -11,6 +12,7 @@ from upsert_platform.changelog.data_files import read_rows
 from upsert_platform.changelog.declared_values import cut_keys, with_declared_keys
 from upsert_platform.changelog.latest import TASK_ROWS
 from upsert_platform.changelog.live_files import deal
+from upsert_platform.changelog.parquet_files import part_of
 from upsert_platform.changelog.rows import ORDER
 from upsert_platform.core.types import LogicalType, TypeName
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from upsert_platform.changelog.tables import TableLocation
     from upsert_platform.core.model import Table
 
+ALL_FIELDS: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 _UNSURE: Final = (TypeName.FLOAT, TypeName.DOUBLE, TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 """Types whose equal values may differ in their bytes: zeros, NaN, entries of maps."""
 
@@ -41,13 +44,20 @@ def change_rows(
 
 
 def changes_of_files(
-    table: Table, location: TableLocation, paths: Sequence[str], *, columns: Sequence[str], after: int, upto: int
+    table: Table,
+    location: TableLocation,
+    paths: Sequence[str],
+    *,
+    columns: Sequence[str],
+    after: int,
+    upto: int,
+    parts: Mapping[str, Sequence[str]] = ALL_FIELDS,
 ) -> pa.Table:
     """The rows of `change_batches` as one table, for a task that was told which files to read."""
     import pyarrow as pa
 
-    found = change_batches(table, location, paths, columns=columns, after=after, upto=upto)
-    return pa.Table.from_batches(found, schema=_schema(table, columns))
+    found = change_batches(table, location, paths, columns=columns, after=after, upto=upto, parts=parts)
+    return pa.Table.from_batches(found, schema=_schema(table, columns, parts=parts))
 
 
 def change_batches(
@@ -59,6 +69,7 @@ def change_batches(
     after: int,
     upto: int,
     ordered: bool = True,
+    parts: Mapping[str, Sequence[str]] = ALL_FIELDS,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of `change_rows`, part by part.
 
@@ -66,11 +77,12 @@ def change_batches(
         table: as declared.
         location: of its changelog, with the files below it.
         ordered: whether what orders rows is there too; reading it costs as much as some columns.
+        parts: of columns of type ROW the fields that are wanted, where not all are.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    schema = _schema(table, columns, ordered=ordered)
+    schema = _schema(table, columns, ordered=ordered, parts=parts)
     place = schema.get_field_index(rows.KIND)
     coded = schema.set(place, pa.field(rows.KIND, pa.dictionary(pa.int32(), pa.string())))  # a few values, many times
     kinds = pa.array(rows.CHANGE_KINDS, pa.string())
@@ -128,13 +140,15 @@ class ChangesOfFiles:
                     yield part if self.drawn is None else self.drawn.of(part, self.table.primary_key)
 
 
-def _schema(table: Table, columns: Sequence[str], *, ordered: bool = True) -> pa.Schema:
+def _schema(
+    table: Table, columns: Sequence[str], *, ordered: bool = True, parts: Mapping[str, Sequence[str]] = ALL_FIELDS
+) -> pa.Schema:
     import pyarrow as pa
 
     known = rows.arrow_schema(table)
     order = ORDER if ordered else ()
     names = dict.fromkeys([*columns, rows.BATCH, rows.KIND, *order])
-    return pa.schema([known.field(name) for name in names])
+    return pa.schema([part_of(known.field(name), parts.get(name)) for name in names])
 
 
 def change_times(store: ChangelogStore, *, after: int, upto: int) -> Iterator[pa.Array]:

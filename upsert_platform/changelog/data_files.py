@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.damage import naming
-from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
+from upsert_platform.changelog.parquet_files import CHECKSUMS, columns_to_read, open_parquet
 from upsert_platform.changelog.tables import TableLocation, file_system
 
 if TYPE_CHECKING:
@@ -275,7 +275,8 @@ def read_rows(location: TableLocation, paths: Sequence[str], *, schema: pa.Schem
     Args:
         location: of the Delta table.
         paths: relative to it.
-        schema: of the rows; columns that a file lacks are null. Of a dictionary type they are read as their codes.
+        schema: of the rows; columns that a file lacks are null. Of a dictionary type they are read as their codes, and
+            of a ROW with fewer fields than it has these alone.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -288,8 +289,8 @@ def read_rows(location: TableLocation, paths: Sequence[str], *, schema: pa.Schem
             there = set(footer.schema.names) if coded else set()
             found_coded = [name for name in coded if name in there]
             file = open_parquet(stream, metadata=footer, read_dictionary=found_coded)
-            known = [field.name for field in schema if field.name in file.schema_arrow.names]
-            for found in file.iter_batches(columns=known):
+            known = file.schema_arrow.names
+            for found in file.iter_batches(columns=columns_to_read(schema, file.schema_arrow)):
                 columns = [
                     _as(found.column(field.name), field.type)
                     if field.name in known

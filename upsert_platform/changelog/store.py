@@ -477,8 +477,9 @@ class ChangelogStore:
         return live_files(delta) if delta is not None else []
 
     def about_rows(self, *, after: int = 0, upto: int) -> int:
-        """About how many rows the batches after `after` and up to `upto` have, by the statistics of files. No JVM."""
-        return sum(item.rows_between(after=after, upto=upto) for item in self.files())
+        """About how many changes the batches after `after` up to `upto` have, by the statistics of files. No JVM."""
+        files = [item for item in self.files() if item.may_hold(after=after, upto=upto)]
+        return sum(item.rows_between(after=after, upto=upto) for item in files)
 
     def transaction_version(self, name: str) -> int:
         """The number that was last committed under a name, 0 before the first; see `upkeep.note_applied`. No JVM."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog.commit_times import LOG_RETENTION, TIMES_PROPERTY, are_due, times_to_note
+from upsert_platform.changelog.exchanges import FOLDER, remove_left
 from upsert_platform.changelog.head import (
     ERASED_PROPERTY,
     FLOOR_PROPERTY,
@@ -150,7 +151,7 @@ def trim_log(store: ChangelogStore, *, minutes: int) -> int:
 
 
 def remove_unused(store: ChangelogStore, *, hours: int, uncommitted: bool = True) -> int:
-    """Deletes files that the table has not needed for so many hours; how many.
+    """Deletes files that the table has not needed for so many hours, and what killed runs left of exchanges; how many.
 
     A run that began before that may still read them, and time travel ends there.
 
@@ -167,4 +168,4 @@ def remove_unused(store: ChangelogStore, *, hours: int, uncommitted: bool = True
     for path in found:
         with suppress(FileNotFoundError):
             system.delete_file(f"{folder}{path}")
-    return len(found)
+    return len(found) + (remove_left(store.location, FOLDER, hours=hours) if uncommitted else 0)

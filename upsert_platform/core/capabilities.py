@@ -306,6 +306,10 @@ class WritesInTask(ABC):
     def writes_in_task(self) -> bool:
         """Return whether it does so for the table as it is. After `Destination.prepare`."""
 
+    def writes_in_tasks(self) -> bool:
+        """Return whether it takes rows of several tasks (`RowsOfTasks`), too. After `Destination.prepare`."""
+        return False
+
     @abstractmethod
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None] | None:
         """Return what reads the rows of few keys in one task; None where more than `most` would have to be read.

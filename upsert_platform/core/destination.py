@@ -333,7 +333,7 @@ class Destination(ABC):
         Args:
             changes: the declared columns in order, then `_op` and `_seq`; at most one row per primary key. Rows
                 that the writing task makes are taken by destinations that write them by one task
-                (`capabilities.WritesInTask`).
+                (`capabilities.WritesInTask`), those of several tasks where it says so.
             keep_refused: is given every row that the destination will not take, before anything is recorded.
 
         Raises:

@@ -7,6 +7,7 @@ the same function wherever it runs. Steps of more rows are divided among tasks b
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -125,6 +126,44 @@ class RowsOfTask:
     def then(self, change: Callable[[pa.Table], pa.Table]) -> RowsOfTask:
         """Return the rows as a function changes them, in the task. It can be pickled."""
         return replace(self, make=partial(_changed, self.make, change))
+
+
+@dataclass(frozen=True)
+class RowsOfTasks:
+    """Change rows that several tasks make, each those of its share of the keys, and write.
+
+    Attributes:
+        share: gives the rows of a share part by part, each key in one of them, with numbers that were counted on the
+            way: of a number from 0, and how many shares there are. Can be pickled.
+        spark: whose workers run the tasks.
+        shares: how many there are; 1 until somebody says otherwise.
+        column: INT column that gets the number of a row's share; None for no such column.
+        counted: the sums of those numbers, once the rows were written.
+    """
+
+    share: Callable[[int, int], Iterator[tuple[pa.Table, dict[str, int]]]]
+    spark: SparkSession
+    shares: int = 1
+    column: str | None = None
+    counted: Counter[str] = field(default_factory=Counter)
+
+    def dealt(self, shares: int, column: str) -> RowsOfTasks:
+        """Return the rows in so many shares, with a column that tells them apart."""
+        return replace(self, shares=shares, column=column)
+
+    def makers(self) -> list[Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]]]:
+        """Return what gives the rows of each share, in the place of that share."""
+        return [partial(_numbered, self.share, number, self.shares, self.column) for number in range(self.shares)]
+
+
+def _numbered(
+    share: Callable[[int, int], Iterator[tuple[pa.Table, dict[str, int]]]], number: int, shares: int, column: str | None
+) -> Iterator[tuple[pa.Table, dict[str, int]]]:
+    import pyarrow as pa
+
+    for table, counted in share(number, shares):
+        numbers = pa.repeat(pa.scalar(number, pa.int32()), table.num_rows)
+        yield (table if column is None else table.append_column(column, numbers)), counted
 
 
 def _changed(

@@ -398,7 +398,7 @@ class _Batch:
 
     def clean(self) -> None:
         """Deletes the exchanges of this attempt."""
-        from upsert_platform.engine.exchange import FOLDER
+        from upsert_platform.changelog.exchanges import FOLDER
 
         system, folder = file_system(self.store.location)
         with suppress(FileNotFoundError):

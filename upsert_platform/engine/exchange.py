@@ -10,17 +10,15 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
 from upsert_platform.changelog.damage import naming
+from upsert_platform.changelog.exchanges import FOLDER
 from upsert_platform.engine.keys import bucket_rows, place_rows
-
-FOLDER: Final = "_exchange"
-"""Below the table's folder; names that begin with an underscore are no data of the table."""
 
 
 @dataclass(frozen=True, slots=True)

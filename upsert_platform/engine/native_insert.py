@@ -18,15 +18,15 @@ from upsert_platform.changelog.rows import (
     KIND_DELETE,
     KIND_INSERT,
     KIND_UPDATE_AFTER,
+    ORDER,
     PARTITIONS_MET,
-    stored_columns,
 )
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
-from upsert_platform.engine.steps import evaluate
+from upsert_platform.engine.steps import evaluate, parts_read
 
 _MICROSECOND_DIGITS: Final = 6
 
@@ -59,30 +59,60 @@ class NativeInsert:
         """Names of the columns of the source that it is computed of."""
         return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in _names(value)))
 
+    def parts(self) -> dict[str, tuple[str, ...]]:
+        """Of columns of the source of type ROW the fields that it is computed of, where nothing reads all of them."""
+        return parts_read((*self.values, self.condition))
+
     def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
         """The change frame of rows of the source, of which each key has one.
 
         Args:
             sequence: the column of the batch that a row is of.
         """
-        put = pc.is_in(reduced.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
+        put = _is_put(reduced)
         if self.condition is not None:
             put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
+        found = self._computed(reduced, put)
+        found[SEQUENCE] = reduced.column(sequence)
+        return pa.table(found).combine_chunks()
+
+    def every_change(self, rows: pa.Table) -> pa.Table:
+        """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.
+
+        Rows that do not meet the condition are left out.
+
+        Returns:
+            The target's columns, `_op`, and those that order rows (`rows.ORDER`).
+        """
+        if self.condition is not None:
+            rows = rows.filter(pc.fill_null(evaluate(self.condition, rows), False))
+        found = self._computed(rows, _is_put(rows))
+        return pa.table(found | {name: rows.column(name) for name in ORDER}).combine_chunks()
+
+    def last_changes(self, changes: pa.Table) -> tuple[pa.Table, int]:
+        """The change frame of changes of `every_change`: the last one of each key; and how many keys met in several
+        partitions."""
+        last = last_rows(changes, key=self.key)
+        met = pc.sum(pc.greater(last.column(PARTITIONS_MET), 1)).as_py() or 0
+        names = [column.name for column in self.columns]
+        return last.select([*names, OPERATION, BATCH]).rename_columns([*names, OPERATION, SEQUENCE]), met
+
+    def _computed(self, rows: pa.Table, put: Any) -> dict[str, Any]:
+        """The target's columns, with nulls outside the key of rows that are not put; and `_op`."""
         every = pc.all(put, min_count=0).as_py()
         found: dict[str, Any] = {}
         for column, value in zip(self.columns, self.values, strict=True):
             assert column.type is not None
             kind = arrow_type(column.type)
             if value is None:
-                found[column.name] = pa.nulls(reduced.num_rows, kind)
+                found[column.name] = pa.nulls(rows.num_rows, kind)
                 continue
-            array = _cut(evaluate(value, reduced), column.type, self.digits)
+            array = _cut(evaluate(value, rows), column.type, self.digits)
             if column.name not in self.key and not every:
                 array = _where(put, array)
             found[column.name] = array
         found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
-        found[SEQUENCE] = reduced.column(sequence)
-        return pa.table(found).combine_chunks()
+        return found
 
 
 @dataclass(frozen=True)
@@ -124,14 +154,32 @@ class ChangesOfSpan:
         Those are ``met``, keys that came from more than one partition, and ``unmatched``, deletes of rows that do not
         meet the insert's WHERE.
         """
-        names = [column.name for column in stored_columns(self.table)]
-        rows = changes_of_files(self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto)
+        names = tuple(dict.fromkeys([*self.table.primary_key, *self.native.reads()]))
+        rows = changes_of_files(
+            self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto,
+            parts=self.native.parts(),
+        )  # fmt: skip
+        if not self.table.primary_key:
+            changes, met = self.native.last_changes(self.native.every_change(rows))
+            return changes, {"met": met, "unmatched": max(0, count_deletes(changes) - deleted_rows(rows))}
         reduced = last_rows(rows, key=self.table.primary_key)
         changes = self.native.changes(reduced, sequence=BATCH)
-        deleted = pc.sum(pc.equal(reduced.column(KIND), KIND_DELETE)).as_py() or 0
-        deletes = pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0
         met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
-        return changes, {"met": met, "unmatched": max(0, deletes - deleted)}
+        return changes, {"met": met, "unmatched": max(0, count_deletes(changes) - deleted_rows(reduced))}
+
+
+def deleted_rows(rows: pa.Table) -> int:
+    """How many rows of a changelog are deletes."""
+    return int(pc.sum(pc.equal(rows.column(KIND), KIND_DELETE)).as_py() or 0)
+
+
+def count_deletes(changes: pa.Table) -> int:
+    """How many rows of a change frame are deletes."""
+    return int(pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0)
+
+
+def _is_put(rows: pa.Table) -> Any:
+    return pc.is_in(rows.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
 
 
 def _names(native: Native | None) -> Iterator[str]:

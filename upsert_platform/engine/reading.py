@@ -15,7 +15,7 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import file_system
 from upsert_platform.changelog.declared_values import step_of, with_declared_keys
-from upsert_platform.changelog.parquet_files import open_parquet
+from upsert_platform.changelog.parquet_files import columns_to_read, open_parquet, part_of
 from upsert_platform.changelog.rows import ORDER
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.plan import Scan
@@ -80,7 +80,7 @@ def read_changes(
     """
     system, folder = file_system(share.location)
     kept = rows.system_schema()
-    wanted = [_in_part(pa.field(field.name, arrow_type(field.type)), parts.get(field.name)) for field in scan.fields]
+    wanted = [part_of(pa.field(field.name, arrow_type(field.type)), parts.get(field.name)) for field in scan.fields]
     given = {field.name for field in scan.fields}
     beside = [name for name in (rows.TOPIC, rows.PARTITION) if lanes and name not in given]
     schema = pa.schema([*(kept.field(name) for name in (ORDER if upserts else beside)), *wanted])
@@ -93,7 +93,7 @@ def read_changes(
         with naming(path), open_parquet(system.open_input_file(path)) as opened:
             for groups, added in _runs(opened, piece, share):
                 read = schema if added and not upserts else whole
-                there = _paths(read, opened.schema_arrow, parts)
+                there = columns_to_read(read, opened.schema_arrow)
                 for item in opened.iter_batches(batch_size=_CHUNK, row_groups=groups, columns=there, use_threads=False):
                     table = pa.Table.from_batches([with_declared_keys(item, finer)])
                     if not added:
@@ -106,26 +106,6 @@ def read_changes(
                         waiting = []
     if waiting:
         yield pa.concat_tables(waiting).combine_chunks()
-
-
-def _in_part(field: pa.Field, names: Sequence[str] | None) -> pa.Field:
-    return field if names is None else field.with_type(pa.struct([field.type.field(name) for name in names]))
-
-
-def _paths(read: pa.Schema, there: pa.Schema, parts: Mapping[str, Sequence[str]]) -> list[str]:
-    """The columns of a file to read, or the fields of them that are wanted, if it has them all."""
-    found: list[str] = []
-    plain = not any("." in name for name in there.names)
-    for field in read:
-        names = parts.get(field.name, ())
-        if field.name not in there.names:
-            continue
-        known = [item.name for item in there.field(field.name).type] if names else []
-        if names and plain and all(name in known and "." not in name for name in names):
-            found += [f"{field.name}.{name}" for name in names]
-        else:
-            found.append(field.name)
-    return found
 
 
 def _runs(opened: pq.ParquetFile, piece: Piece, share: ChangelogShare) -> Iterator[tuple[list[int], bool]]:

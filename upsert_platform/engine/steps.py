@@ -5,7 +5,7 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -171,15 +171,19 @@ def evaluate(native: Native, table: pa.Table) -> Any:
     raise AssertionError(operator)
 
 
-def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
-    """Columns of type ROW of which native steps read single fields alone, with the names of these."""
-    whole: set[str] = set()
+def parts_read(natives: Iterable[Native | None], whole: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Columns of type ROW of which expressions read single fields alone, with the names of these.
+
+    Args:
+        whole: columns that are read as they are.
+    """
+    all_of = set(whole)
     parts: dict[str, set[str]] = {}
 
-    def note(native: Native | None) -> None:
-        operator, *operands = native or ("literal",)
+    def note(native: Native) -> None:
+        operator, *operands = native
         if operator == "column":
-            whole.add(operands[0])
+            all_of.add(operands[0])
         elif operator == "field" and operands[0][0] == "column":
             parts.setdefault(operands[0][1], set()).add(operands[1])
         elif operator != "literal":
@@ -187,14 +191,21 @@ def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
                 if isinstance(operand, tuple):
                     note(operand)
 
+    for native in natives:
+        if native is not None:
+            note(native)
+    return {name: tuple(sorted(found)) for name, found in parts.items() if name not in all_of}
+
+
+def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
+    """As `parts_read`, of native steps."""
+    natives: list[Native | None] = []
     for step in steps:
         if isinstance(step, FilterStep):
-            note(step.condition.arrow)
+            natives.append(step.condition.arrow)
         elif isinstance(step, ProjectStep):
-            for _, expression in step.columns:
-                note(expression.arrow)
-            whole.update(step.kept)
-            return {name: tuple(sorted(found)) for name, found in parts.items() if name not in whole}
+            natives += [expression.arrow for _, expression in step.columns]
+            return parts_read(natives, step.kept)
         else:
             break
     return {}  # all columns stay

@@ -16,6 +16,7 @@ from upsert_platform.changelog import rows, upkeep
 from upsert_platform.changelog.compaction import CompactionReport
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.data_files import file_system
+from upsert_platform.changelog.exchanges import remove_left
 from upsert_platform.changelog.parquet_files import CHECKSUMS, open_parquet
 from upsert_platform.changelog.store import LiveFile
 from upsert_platform.core.errors import ChangelogError
@@ -95,25 +96,9 @@ def _merge_files(store: QueryStore, files: list[LiveFile], *, upto: int) -> Comp
 
 
 def remove_unused(store: QueryStore, *, hours: int) -> int:
-    """As `changelog.upkeep.remove_unused`; what killed runs left of exchanges and rebuilds goes too, once it is old."""
-    from pyarrow.fs import FileSelector, FileType
-
-    from upsert_platform.engine.exchange import FOLDER
-
+    """As `changelog.upkeep.remove_unused`; what killed runs left of rebuilds goes too, once it is old."""
     removed = upkeep.remove_unused(store, hours=hours)
-    system, folder = file_system(store.location)
-    for below in (FOLDER, REBUILDS):
-        start = f"{folder}{below}"
-        left: dict[str, list[Any]] = {}
-        for info in system.get_file_info(FileSelector(start, allow_not_found=True, recursive=True)):
-            if info.type == FileType.File:
-                attempt = info.path[info.path.index(f"{below}/") + len(below) + 1 :].partition("/")[0]
-                left.setdefault(attempt, []).append(info)
-        for attempt, files in left.items():
-            if max(info.mtime_ns for info in files) <= time.time_ns() - hours * 3600 * 10**9:
-                system.delete_dir(f"{start}/{attempt}")
-                removed += len(files)
-    return removed
+    return removed + remove_left(store.location, REBUILDS, hours=hours)
 
 
 def shares_of(files: list[LiveFile]) -> int:

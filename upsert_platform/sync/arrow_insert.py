@@ -1,7 +1,7 @@
 """The change frame of an insert in Arrow: `transform.change_frame` where Arrow computes the same values as Spark.
 
-Inserts that select columns as they are, constants, and conditions that Arrow evaluates alike, of a source with a
-primary key into a table with one. Spark computes other inserts.
+Inserts of columns, fields of rows, constants, and what else Arrow evaluates alike, into a table with a primary key.
+Spark computes other inserts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
 from upsert_platform.core.connector import Writable
 from upsert_platform.core.destination import Destination
-from upsert_platform.core.model import Column
+from upsert_platform.core.model import Column, ColumnKind, Table
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql.insert import written_columns
-from upsert_platform.sql.native import native_condition, native_form
+from upsert_platform.sql.native import native_condition, native_form, type_of
 from upsert_platform.sql.rendered import cut_fractions
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.connectors import connector_of
@@ -50,24 +50,29 @@ class ArrowInsert:
         source, insert = target.source.table, target.insert
         stored = {column.name: column.type for column in stored_columns(source) if column.type is not None}
         keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
-        if not (source.primary_key and keyed and target.table.primary_key and destination.primary_key):
+        if not (keyed and target.table.primary_key and destination.primary_key):
             return None
         if insert.overwrite or insert.failure is not None or not _is_written_in_task(destination):
             return None
-        condition = native_condition(insert.predicate, stored) if insert.predicate else None
+        named, computed = _with_computed(source, stored)
+        condition = native_condition(insert.predicate, named) if insert.predicate else None
         if insert.predicate and condition is None:
             return None
         columns = written_columns(target.table)
+        by_target = [column for column in columns if not source.primary_key and column.name in target.table.primary_key]
+        if not all(can_be_told_apart(column.type) for column in by_target):
+            return None
         connector = connector_of(target.table)
         digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
         values: list[Native | None] = []
         for text, column in zip(insert.projections, columns, strict=True):
-            found = None if text == _NULL else native_form(text, stored)
-            if (found is None and text != _NULL) or not _is_carried(found, column, stored, digits):
+            found = None if text == _NULL else native_form(text, named)
+            if (found is None and text != _NULL) or not _is_carried(found, column, named, digits):
                 return None
-            values.append(found)
+            values.append(None if found is None else _replaced(found, computed))
         key = tuple(target.table.primary_key)
-        return cls(target, NativeInsert(columns, key, tuple(values), condition, digits))
+        met = None if condition is None else _replaced(condition, computed)
+        return cls(target, NativeInsert(columns, key, tuple(values), met, digits))
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
         """Return the function that computes the changes of the batches after `after` up to `upto`.
@@ -78,6 +83,30 @@ class ArrowInsert:
         from upsert_platform.engine.native_insert import ChangesOfSpan
 
         return ChangesOfSpan(self.native, store.table, store.location, tuple(paths), after, upto)
+
+
+def _with_computed(
+    source: Table, stored: Mapping[str, LogicalType]
+) -> tuple[dict[str, LogicalType], dict[str, Native]]:
+    """The columns of a source with their types, those that are computed where Arrow does so; and the forms of these."""
+    named, computed = dict(stored), dict[str, Native]()
+    for column in source.columns:
+        if column.kind is not ColumnKind.COMPUTED or column.expression is None or column.expression_type is None:
+            continue
+        form = None if column.varies or column.failure else native_form(column.expression, stored)
+        kind = None if form is None else type_of(form, stored)
+        if form is not None and kind is not None and arrow_type(kind) == arrow_type(column.expression_type):
+            named[column.name], computed[column.name] = column.expression_type, form
+    return named, computed
+
+
+def _replaced(native: Native, computed: Mapping[str, Native]) -> Native:
+    """A form with those of computed columns in their place."""
+    if native[0] == "literal":
+        return native
+    if native[0] == "column":
+        return computed.get(native[1], native)
+    return tuple(_replaced(item, computed) if isinstance(item, tuple) else item for item in native)
 
 
 def _is_written_in_task(destination: Destination) -> bool:
@@ -92,10 +121,8 @@ def _is_carried(value: Native | None, column: Column, stored: Mapping[str, Logic
         return False
     if value is None:
         return True
-    if value[0] not in ("column", "literal"):
-        return False
-    given = stored[value[1]] if value[0] == "column" else value[2]
-    if arrow_type(given) != arrow_type(column.type):
+    given = type_of(value, stored)
+    if given is None or arrow_type(given) != arrow_type(column.type):
         return False
     cut = bool(digits) and cut_fractions("value", column.type, digits=digits) != "value"
     return not cut or column.type.name in (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.TIME)

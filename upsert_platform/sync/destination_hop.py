@@ -14,12 +14,18 @@ from upsert_platform.changelog.latest import COMMITTED_IN, every_row, last_writt
 from upsert_platform.changelog.latest_in_tasks import latest_of_span
 from upsert_platform.changelog.progress import WriteProgress
 from upsert_platform.changelog.refused import KEYS, RefusedStore, key_frame
-from upsert_platform.changelog.replays import dated_rows
+from upsert_platform.changelog.replays import dated_rows, replays_of
 from upsert_platform.changelog.rows import KIND, KIND_DELETE, PARTITIONS_MET, stored_columns
 from upsert_platform.changelog.sampled_rows import latest_of_sample
 from upsert_platform.changelog.store import ChangelogStore, Head
 from upsert_platform.changelog.upkeep import applied_before, note_applied
-from upsert_platform.core.capabilities import ComparesRecords, KeepsOlderRows, StoresOtherValues, TellsBefore
+from upsert_platform.core.capabilities import (
+    ComparesRecords,
+    KeepsOlderRows,
+    StoresOtherValues,
+    TellsBefore,
+    WritesInTask,
+)
 from upsert_platform.core.destination import (
     FAILED,
     OPERATION,
@@ -34,7 +40,7 @@ from upsert_platform.core.destination import (
 )
 from upsert_platform.core.errors import RecordError
 from upsert_platform.core.masking import Mask
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.core.types import quote_name
 from upsert_platform.sync.arrow_insert import ArrowInsert
 from upsert_platform.sync.binding import Target
@@ -199,8 +205,11 @@ class DestinationHop:
         if self.destination.commits_in_parts and span.commit:
             # If the write breaks off, the log may lose this commit before somebody comes back to what it left.
             note_applied(self.store, f"{self.destination.name}{BEGUN}", span.upto, commit=span.commit)
-        done = self._applied_by_one_task(spark, span, lease, progress)
-        report, met, unmatched = done or self._applied_by_spark(spark.open(), span, lease, progress)
+        report, met, unmatched = (
+            self._applied_by_one_task(spark, span, lease, progress)
+            or self._applied_by_tasks(spark, span, lease, progress)
+            or self._applied_by_spark(spark.open(), span, lease, progress)
+        )
         if self.notes:
             note_applied(self.store, self.destination.name, span.upto, commit=span.commit)
         self._settle_overtaken(spark, span)
@@ -211,7 +220,7 @@ class DestinationHop:
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span of few rows by one task, if the insert needs nothing but Arrow."""
         few = few_files(spark, self.store, after=span.after, upto=span.upto)
-        insert = None if few is None else ArrowInsert.of(self.target, self.destination)
+        insert = None if few is None else self.arrow_insert(after=span.after, upto=span.upto)
         if few is None or insert is None:
             return None
         make = insert.of_span(self.store, few.paths, after=span.after, upto=span.upto)
@@ -219,6 +228,41 @@ class DestinationHop:
         keep = self.refused.of(span, progress=self.watch(progress, most=few.rows))
         report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
         return report, changes.counted.get("met", 0), changes.counted.get("unmatched", 0)
+
+    def _applied_by_tasks(
+        self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
+    ) -> tuple[WriteReport, int, int] | None:
+        """Applies a span of a source without a key by tasks that make what they write, if Arrow computes it."""
+        if spark.on_cluster or not isinstance(self.destination, WritesInTask) or not self.destination.writes_in_tasks():
+            return None
+        insert = self.dealt_insert(after=span.after, upto=span.upto)
+        if insert is None:
+            return None
+        from upsert_platform.engine.dealt_rows import dealt_rows
+
+        session = spark.open()
+        watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
+        keep = self.refused.of(span, progress=watch)
+        with dealt_rows(session, insert.native, self.store, after=span.after, upto=span.upto) as (share, deleted):
+            changes = RowsOfTasks(share, session)
+            report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
+        return report, changes.counted["met"], max(0, changes.counted["deletes"] - deleted)
+
+    def dealt_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
+        """As `arrow_insert`, of a source without a key in a lake of this machine: its rows are dealt by files there."""
+        if self.target.source.table.primary_key or self.store.location.path is None:
+            return None
+        return self.arrow_insert(after=after, upto=upto)
+
+    def arrow_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
+        """Return the insert where Arrow computes it of a span of batches; None where Spark has to. No JVM.
+
+        Of a source without a key nobody could tell there what a replay brought back (`_reduced`).
+        """
+        insert = ArrowInsert.of(self.target, self.destination)
+        if insert is None or self.target.source.table.primary_key:
+            return insert
+        return None if replays_of(self.store.accounts(after=after, upto=upto)) else insert
 
     def _applied_by_spark(
         self, spark: SparkSession, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None

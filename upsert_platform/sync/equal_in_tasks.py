@@ -7,14 +7,16 @@ Where the sums differ nothing is known yet, and `verify` joins both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
 from upsert_platform.core.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
 from upsert_platform.core.spark_failures import job_failures
+from upsert_platform.core.task_runner import answers_of
 from upsert_platform.core.types import arrow_type
 from upsert_platform.sync.arrow_insert import ArrowInsert
 from upsert_platform.sync.comparison import SAMPLE_ROWS
@@ -44,6 +46,8 @@ class Equality(NamedTuple):
 
 _MOST_ENDED: Final = 1_000_000
 """Keys that end with a delete in a share whose hashes the driver takes; of more, Spark joins the rows."""
+_SUMMED_ROWS: Final = 1 << 16
+"""Rows of which a task makes sums at once."""
 NOT_COMPARED: Final = Equality(compared=False, rows=None)
 
 
@@ -78,13 +82,13 @@ def equal_in_tasks(
         sample = None  # the rows that are not drawn are left out before they are reduced
     if isinstance(reads, RowsByKey):
         task = ExpectedRows(fields, key, sample, read=reads.read)
-        told, _ = _told(_expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        told, _ = _expected(spark, hop, task, by_arrow, since=since, upto=upto)
         return _judged(told)
     task = ExpectedRows(
         fields, key, None if whole else sample, held=reads.held, tells_keys=not whole and by_arrow is None
     )
     with ThreadPoolExecutor(1) as thread:  # tasks are at work while the destination is opened, and go on beside others
-        expecting = thread.submit(_told, _expected(spark, hop, task, by_arrow, since=since, upto=upto))
+        expecting = thread.submit(_expected, spark, hop, task, by_arrow, since=since, upto=upto)
         shares = reads.open()
 
         def found(among: Callable[[], Hashes] | None = None) -> Told:
@@ -133,8 +137,8 @@ def equal_everywhere(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
     def expected(ended: GivenKeys | None = None) -> Told:
         task = ExpectedRows(fields, key, held=reads.held, ended=ended)
         by_arrow = _by_arrow(spark, hop, since=0, upto=upto, drawn=None, counts_longer=True)
-        told, _ = _told(_expected(spark, hop, task, by_arrow, since=0, upto=upto))
-        return _told(_expected(spark, hop, task, None, since=0, upto=upto))[0] if told.divided else told
+        told, _ = _expected(spark, hop, task, by_arrow, since=0, upto=upto)
+        return _expected(spark, hop, task, None, since=0, upto=upto)[0] if told.divided else told
 
     try:
         if several:
@@ -174,7 +178,7 @@ class _ByArrow(NamedTuple):
 def _by_arrow(
     spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None, counts_longer: bool = False
 ) -> _ByArrow | None:
-    insert = ArrowInsert.of(hop.target, hop.destination)
+    insert = ArrowInsert.of(hop.target, hop.destination) if hop.target.source.table.primary_key else None
     if insert is None:
         return None
     names, key = insert.native.reads(), hop.target.source.table.primary_key
@@ -205,13 +209,29 @@ def _schema(fields: Sequence[pa.Field]) -> pa.Schema:
 
 def _expected(
     spark: SparkSession, hop: DestinationHop, task: ExpectedRows, by_arrow: _ByArrow | None, *, since: int, upto: int
-) -> DataFrame:
-    """Return the sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
+) -> tuple[Told, list[bytes]]:
+    """The sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
     from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
 
     if by_arrow is not None:
-        return _in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True)
-    return hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL)
+        return _told(_in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True))
+    local = spark.sparkContext.master.startswith("local")
+    dealt = hop.dealt_insert(after=since, upto=upto) if local else None
+    if dealt is None:
+        return _told(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL))
+    from upsert_platform.engine.dealt_rows import dealt_rows
+
+    shares = max(1, int(spark.sparkContext.defaultParallelism))
+    with dealt_rows(spark, dealt.native, hop.store, after=since, upto=upto) as (share, _):
+        tasks = [partial(_summed, partial(share, number, shares), task) for number in range(shares)]
+        found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
+    return _sums_of(row for rows in found for row in rows)
+
+
+def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: ExpectedRows) -> list[dict[str, Any]]:
+    """Runs in Spark's workers."""
+    batches = (batch for table, _ in make() for batch in table.to_batches(max_chunksize=_SUMMED_ROWS))
+    return [row for told in task(batches) for row in told.to_pylist()]
 
 
 def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> DataFrame:
@@ -229,10 +249,14 @@ def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = F
 
 def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
     """The sums of all tasks, and the hashes of keys that each of them told."""
+    return _sums_of(frame.collect())
+
+
+def _sums_of(rows: Iterable[Any]) -> tuple[Told, list[bytes]]:
     from upsert_platform.changelog.summed_in_tasks import Told
 
     told, keys = Told(), []
-    for row in frame.collect():
+    for row in rows:
         told.add(row["told"])
         if row["keys"]:
             keys.append(bytes(row["keys"]))

@@ -40,8 +40,7 @@ def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto:
     destination = hop.destination
     if not isinstance(destination, WritesInTask) or not _is_plain(hop):
         return None
-    insert = ArrowInsert.of(hop.target, destination)
-    if insert is None:
+    if ArrowInsert.of(hop.target, destination) is None:
         return None
     rows = hop.rows_between(after=after, upto=upto)
     most = spark.rows if spark.is_local(rows, 0) else spark.most_rows
@@ -52,8 +51,9 @@ def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto:
         alone = few_files(spark, hop.store, after=after, upto=upto)
         if few is None or (alone is not None and isinstance(alone.runner, LocalTaskRunner)):
             since, earlier_rows, few = after, 0, alone  # a sample is not worth Spark's way, or more than a task
-    read = None if few is None else destination.key_reader(since=since, most=most)
-    if few is None or read is None:
+    insert = hop.arrow_insert(after=since, upto=upto)
+    read = None if few is None or insert is None else destination.key_reader(since=since, most=most)
+    if few is None or insert is None or read is None:
         return None
     task = CheckOfBatch(
         changes=insert.of_span(hop.store, few.paths, after=since, upto=upto),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
@@ -17,7 +18,7 @@ from upsert_platform.core.destination import KeepRefused, KeepsFiles, RefusedFil
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.core.spark_failures import job_failures
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks, answers_of
 from upsert_platform.writing.judge import Judge
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def opener_of(keep: KeepRefused) -> Callable[[], RefusedFile] | None:
 
 
 def run_tasks(
-    frame: DataFrame | RowsOfTask,
+    frame: DataFrame | RowsOfTask | RowsOfTasks,
     task: Callable[[Any], Any],
     stats: type[_Stats],
     *,
@@ -157,7 +158,8 @@ def run_tasks(
     """Writes a frame by a function for ``mapInArrow`` that yields outcomes (`OUTCOME_DDL`).
 
     Args:
-        frame: of Spark, whose workers call the function, or rows of a task, whose runner calls it once.
+        frame: of Spark, whose workers call the function, rows of a task, whose runner calls it once, or rows of several
+            tasks, each of which calls it.
         what: is written, for messages: ``table 'users'``.
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
@@ -196,8 +198,16 @@ def run_tasks(
     return written
 
 
-def _outcomes(frame: DataFrame | RowsOfTask, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
+def _outcomes(frame: DataFrame | RowsOfTask | RowsOfTasks, task: Callable[[Any], Any], what: str) -> Sequence[Any]:
     """Return the outcomes of the tasks, row by row."""
+    if isinstance(frame, RowsOfTasks):
+        with raising_what_tasks_raised(what):
+            done = answers_of(
+                frame.spark, [partial(_share_written, make, task) for make in frame.makers()], what=f"write {what}"
+            )
+        for _, counts in done:
+            frame.counted.update(counts)
+        return [row for found, _ in done for row in found]
     if not isinstance(frame, RowsOfTask):
         with raising_what_tasks_raised(what):
             rows: list[Any] = frame.mapInArrow(task, OUTCOME_DDL).collect()
@@ -219,6 +229,20 @@ def _made_and_written(
     table, counted = make()
     batches = iter(table.to_batches(max_chunksize=_BATCH_ROWS))
     return [row for outcome in task(batches) for row in outcome.to_pylist()], counted
+
+
+def _share_written(
+    make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: Callable[[Any], Any]
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The whole work of a task that makes the rows of a share, part by part, and writes them."""
+    counts: Counter[str] = Counter()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for table, counted in make():
+            counts.update(counted)
+            yield from table.to_batches(max_chunksize=_BATCH_ROWS)
+
+    return [row for outcome in task(batches()) for row in outcome.to_pylist()], counts
 
 
 @contextmanager

@@ -139,8 +139,8 @@ def test_tasks_sum_up_the_rows_that_spark_computes(name: str, store: ChangelogSt
     task = ExpectedRows(fields, pa.schema([fields.field("id"), fields.field("k")]))
     by_arrow = equal_in_tasks._by_arrow(spark, hop, since=0, upto=3, drawn=None)
     assert by_arrow is not None
-    here, _ = equal_in_tasks._told(equal_in_tasks._expected(spark, hop, task, by_arrow, since=0, upto=3))
-    by_spark, _ = equal_in_tasks._told(equal_in_tasks._expected(spark, hop, task, None, since=0, upto=3))
+    here, _ = equal_in_tasks._expected(spark, hop, task, by_arrow, since=0, upto=3)
+    by_spark, _ = equal_in_tasks._expected(spark, hop, task, None, since=0, upto=3)
     assert here == by_spark
     assert here.expected.rows > 20
     assert here.deleted.rows > 20

@@ -371,9 +371,7 @@ def test_of_a_long_span_tasks_reduce_what_they_read_where_few_keys_repeat(
     hop.destination = Topic(Place(), "", native=True)
     by_arrow = equal_in_tasks._by_arrow(spark, hop, since=0, upto=2, drawn=None, counts_longer=True)
     assert by_arrow is not None
-    found, _ = equal_in_tasks._told(
-        equal_in_tasks._expected(spark, hop, ExpectedRows(PAIR, KEY), by_arrow, since=0, upto=2)
-    )
+    found, _ = equal_in_tasks._expected(spark, hop, ExpectedRows(PAIR, KEY), by_arrow, since=0, upto=2)
     assert (found.divided, found.rows) == ((True, 0) if again is MANY_AGAIN else (False, 40))
     assert equal_in_tasks._by_arrow(spark, hop, since=0, upto=2, drawn=None) is None  # nobody asked for so much
     monkeypatch.setattr(latest_in_tasks, "MOST_COUNTED", 0)

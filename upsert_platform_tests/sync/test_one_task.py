@@ -319,7 +319,7 @@ def unsure() -> Iterator[Any]:
         ("computed column", "DATE", "SELECT user_id, since FROM users"),
         ("condition", "STRING", "SELECT user_id, name FROM users WHERE balance > 1"),
         ("failing cast", "INT", "SELECT user_id, CAST(name AS INT) FROM users"),
-        ("no key", "STRING", "SELECT user_id, name FROM log"),
+        ("no key, a function", "STRING", "SELECT user_id, UPPER(name) FROM log"),
     ]:
         yield pytest.param(keyed.format(kind=kind) + f"INSERT INTO t {query};", id=name)
 

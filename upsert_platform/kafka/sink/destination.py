@@ -42,7 +42,7 @@ from upsert_platform.core.destination import (
 )
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.masking import Mask
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.kafka.modes import DeliveryGuarantee, OnError
 from upsert_platform.kafka.options import UpsertKafkaSettings
 from upsert_platform.kafka.sink.control import Applied, ControlTopic, Share, unfinished_share
@@ -193,7 +193,7 @@ class KafkaDestination(
 
     def write(
         self,
-        changes: DataFrame | RowsOfTask,
+        changes: DataFrame | RowsOfTask | RowsOfTasks,
         *,
         span: BatchSpan,
         lease: Lease,
@@ -372,7 +372,7 @@ class KafkaDestination(
 
     def _shares(
         self,
-        changes: DataFrame | RowsOfTask,
+        changes: DataFrame | RowsOfTask | RowsOfTasks,
         before: Applied,
         committed: Mapping[int, Share],
         span: BatchSpan,
@@ -389,14 +389,19 @@ class KafkaDestination(
                 return unfinished.shares
         if isinstance(changes, RowsOfTask):
             return 1
-        return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
+        spark = changes.spark if isinstance(changes, RowsOfTasks) else changes.sparkSession
+        return self.settings.sink_parallelism or max(1, spark.sparkContext.defaultParallelism)
 
-    def _dealt(self, changes: DataFrame | RowsOfTask, shares: int) -> DataFrame | RowsOfTask:
+    def _dealt(
+        self, changes: DataFrame | RowsOfTask | RowsOfTasks, shares: int
+    ) -> DataFrame | RowsOfTask | RowsOfTasks:
+        from upsert_platform.kafka.sink.sink import SHARE
+
         if isinstance(changes, RowsOfTask):
             return changes.then(_in_one_share)
+        if isinstance(changes, RowsOfTasks):
+            return changes.dealt(shares, SHARE)
         from pyspark.sql import functions as F
-
-        from upsert_platform.kafka.sink.sink import SHARE
 
         key = [F.col(f"`{name}`") for name in self.primary_key]
         dealt = changes.withColumn(SHARE, F.pmod(F.hash(*key), F.lit(shares)).cast("int"))
@@ -426,6 +431,10 @@ class KafkaDestination(
     def writes_in_task(self) -> bool:
         """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
         return not self._exactly_once
+
+    def writes_in_tasks(self) -> bool:
+        """As `writes_in_task`."""
+        return self.writes_in_task()
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None] | None:
         """As `read_recent`, where few records were written since then."""
