@@ -1,13 +1,14 @@
-"""Change rows of a changelog whose source has no key: dealt to files by the target's key, then reduced part by part.
+"""Change rows of a long span of a changelog: dealt to files by their key, then reduced part by part.
 
-One round of tasks reads the changelog, computes the insert and deals rows to buckets (`exchange`); the tasks that want
-the rows read bucket after bucket, each of which fits into memory. Rows pass neither the JVM nor its shuffle.
+One round of tasks reads the changelog and deals rows to buckets (`exchange`): by the key of the source, or, where that
+has none, by the target's, of which the insert is computed first. The tasks that want the rows read bucket after bucket,
+each of which fits into memory. Rows pass neither the JVM nor its shuffle.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,9 @@ import pyarrow as pa
 
 from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.exchanges import FOLDER
+from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.live_files import deal
+from upsert_platform.changelog.rows import BATCH
 from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.core.model import Table
 from upsert_platform.core.task_runner import answers_of
@@ -42,9 +45,10 @@ _ROWS_OF_A_PART: Final = 4_000
 
 @dataclass(frozen=True)
 class DealRows:
-    """The task that computes the changes of some files, and deals them.
+    """The task that reads the changes of some files, and deals them.
 
     Attributes:
+        table: of the source, as declared.
         paths: relative to the changelog.
     """
 
@@ -58,37 +62,38 @@ class DealRows:
     buckets: int
 
     def __call__(self) -> tuple[Part | None, int]:
-        """Return the file of an exchange, and how many deletes were read."""
+        """Return the file of an exchange, and how many deletes were read of a source without a key."""
         system, folder = file_system(self.location)
         writer = ExchangeWriter(
-            0, system=system, folder=folder, attempt=self.attempt, buckets=self.buckets, group=self.native.key
-        )
+            0, system=system, folder=folder, attempt=self.attempt, buckets=self.buckets,
+            group=self.table.primary_key or self.native.key,
+        )  # fmt: skip
         most = max(_HELD_ROWS, self.buckets * _ROWS_OF_A_PART)
-        held: list[pa.RecordBatch] = []
-        deleted = 0
+        names = tuple(dict.fromkeys([*self.table.primary_key, *self.native.reads()]))
         found = change_batches(
-            self.table, self.location, self.paths, columns=self.native.reads(), after=self.after, upto=self.upto,
+            self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto,
             parts=self.native.parts(),
         )  # fmt: skip
-        for batch in found:
-            held.append(batch)
-            if sum(item.num_rows for item in held) >= most:
-                deleted += self._deal(held, writer)
-                held = []
-        return (writer.close() if not held else self._last(held, writer)), deleted + _deletes(held)
-
-    def _deal(self, held: Sequence[pa.RecordBatch], writer: ExchangeWriter) -> int:
-        rows = pa.Table.from_batches(held)
-        writer.write(self.native.every_change(rows))
-        return deleted_rows(rows)
-
-    def _last(self, held: Sequence[pa.RecordBatch], writer: ExchangeWriter) -> Part | None:
-        self._deal(held, writer)
-        return writer.close()
+        deleted = 0
+        for rows in _together(found, most):
+            if self.table.primary_key:
+                writer.write(rows)
+            else:
+                deleted += deleted_rows(rows)
+                writer.write(self.native.every_change(rows))
+        return writer.close(), deleted
 
 
-def _deletes(held: Sequence[pa.RecordBatch]) -> int:
-    return deleted_rows(pa.Table.from_batches(held)) if held else 0
+def _together(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
+    """Rows in tables of about so many."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(item.num_rows for item in held) >= most:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 @dataclass(frozen=True)
@@ -96,16 +101,21 @@ class DealtRows:
     """Gives the change frame of a share of the keys, bucket after bucket: a key is in one of them. Can be pickled.
 
     Attributes:
+        key: of the source; empty where it has none.
         location: of the changelog beside which the exchange lies.
     """
 
     native: NativeInsert
+    key: tuple[str, ...]
     location: TableLocation
     parts: tuple[Part, ...]
     buckets: int
 
     def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
-        """The rows of one of so many shares, and counts: ``met``, keys of several partitions, and ``deletes``."""
+        """The rows of one of so many shares, and counts.
+
+        Those are ``met``, keys of several partitions, and ``deletes``, but for those of a source with a key.
+        """
         system, folder = file_system(self.location)
         whole = self.buckets % shares == 0  # then a bucket has keys of one share
         for bucket in range(self.buckets):
@@ -115,10 +125,14 @@ class DealtRows:
             if found is None:
                 continue
             if not whole:
-                mine = bucket_rows(place_rows(found, self.native.key), shares, spread=False) == number
+                mine = bucket_rows(place_rows(found, self.key or self.native.key), shares, spread=False) == number
                 found = found.filter(pa.array(mine))
-            changes, met = self.native.last_changes(found.combine_chunks())
-            yield changes, {"met": met, "deletes": count_deletes(changes)}
+            found = found.combine_chunks()
+            if self.key:
+                yield self.native.changes_of(last_rows(found, key=self.key), sequence=BATCH)
+            else:
+                changes, met = self.native.last_changes(found)
+                yield changes, {"met": met, "deletes": count_deletes(changes)}
 
 
 @contextmanager
@@ -128,7 +142,7 @@ def dealt_rows(
     """Deal the changes of the batches after `after` up to `upto`, in Spark's workers; the files are gone afterwards.
 
     Yields:
-        What gives the rows, and how many deletes the source has among them.
+        What gives the rows, and how many deletes a source without a key has among them.
     """
     files = [item for item in store.files() if item.may_hold(after=after, upto=upto)]
     rows = store.about_rows(after=after, upto=upto)
@@ -143,7 +157,10 @@ def dealt_rows(
     try:
         answers = answers_of(spark, tasks, what=f"read changes of table '{store.table.name}'") if tasks else []
         parts = tuple(part for part, _ in answers if part is not None)
-        yield DealtRows(native, store.location, parts, buckets), int(np.sum([deleted for _, deleted in answers]))
+        yield (
+            DealtRows(native, tuple(store.table.primary_key), store.location, parts, buckets),
+            int(np.sum([deleted for _, deleted in answers])),
+        )
     finally:
         system, folder = file_system(store.location)
         with suppress(OSError):  # what stays is removed with other garbage

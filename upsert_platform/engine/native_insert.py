@@ -60,7 +60,7 @@ class NativeInsert:
         return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in _names(value)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
-        """Of columns of the source of type ROW the fields that it is computed of, where nothing reads all of them."""
+        """The fields of columns of type ROW that it is computed of, by column, where nothing reads all of them."""
         return parts_read((*self.values, self.condition))
 
     def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
@@ -75,6 +75,13 @@ class NativeInsert:
         found = self._computed(reduced, put)
         found[SEQUENCE] = reduced.column(sequence)
         return pa.table(found).combine_chunks()
+
+    def changes_of(self, reduced: pa.Table, *, sequence: str) -> tuple[pa.Table, dict[str, int]]:
+        """As `changes`, with counts: ``met``, keys that came from more than one partition, and ``deletes``, those of
+        rows that do not meet the condition."""
+        changes = self.changes(reduced, sequence=sequence)
+        met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
+        return changes, {"met": met, "deletes": count_deletes(changes) - deleted_rows(reduced)}
 
     def every_change(self, rows: pa.Table) -> pa.Table:
         """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.
@@ -132,6 +139,26 @@ class ChangesOfRows:
 
 
 @dataclass(frozen=True)
+class SharesOfSpan:
+    """Gives the change frame of a share of a span that tasks reduce by themselves, part by part. Can be pickled.
+
+    Attributes:
+        span: the function that gets numbers of tasks, and gives the rows of the keys that fall to each.
+        tasks: how many numbers there are.
+    """
+
+    span: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    tasks: int
+    insert: NativeInsert
+
+    def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
+        """The rows of one of so many shares, and the counts of `NativeInsert.changes_of`."""
+        numbers = pa.record_batch({"id": pa.array(range(number, self.tasks, shares), pa.int64())})
+        for part in self.span(iter([numbers])):
+            yield self.insert.changes_of(pa.Table.from_batches([part]), sequence=SEQUENCE)
+
+
+@dataclass(frozen=True)
 class ChangesOfSpan:
     """Makes the change frame of a span of batches, in a task: it reads their files, and can be pickled.
 
@@ -162,19 +189,17 @@ class ChangesOfSpan:
         if not self.table.primary_key:
             changes, met = self.native.last_changes(self.native.every_change(rows))
             return changes, {"met": met, "unmatched": max(0, count_deletes(changes) - deleted_rows(rows))}
-        reduced = last_rows(rows, key=self.table.primary_key)
-        changes = self.native.changes(reduced, sequence=BATCH)
-        met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
-        return changes, {"met": met, "unmatched": max(0, count_deletes(changes) - deleted_rows(reduced))}
+        changes, counts = self.native.changes_of(last_rows(rows, key=self.table.primary_key), sequence=BATCH)
+        return changes, {"met": counts["met"], "unmatched": max(0, counts["deletes"])}
 
 
 def deleted_rows(rows: pa.Table) -> int:
-    """How many rows of a changelog are deletes."""
+    """The number of rows of a changelog that are deletes."""
     return int(pc.sum(pc.equal(rows.column(KIND), KIND_DELETE)).as_py() or 0)
 
 
 def count_deletes(changes: pa.Table) -> int:
-    """How many rows of a change frame are deletes."""
+    """The number of rows of a change frame that are deletes."""
     return int(pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0)
 
 

@@ -6,11 +6,13 @@ Spark computes other inserts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 from upsert_platform.changelog.change_rows import can_be_told_apart
+from upsert_platform.changelog.latest_in_tasks import SpanReduction, reduction_in_tasks
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
 from upsert_platform.core.connector import Writable
@@ -25,6 +27,10 @@ from upsert_platform.sync.binding import Target
 from upsert_platform.sync.connectors import connector_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.store import ChangelogStore
     from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert
 
@@ -83,6 +89,51 @@ class ArrowInsert:
         from upsert_platform.engine.native_insert import ChangesOfSpan
 
         return ChangesOfSpan(self.native, store.table, store.location, tuple(paths), after, upto)
+
+    @contextmanager
+    def shares_of(
+        self, spark: SparkSession, store: ChangelogStore, *, after: int, upto: int
+    ) -> Iterator[tuple[Callable[[int, int], Iterator[tuple[pa.Table, dict[str, int]]]], int] | None]:
+        """Give what makes the changes of a span in shares, and the deletes to take off those that it counts.
+
+        Tasks reduce a span by themselves where it is short enough, or deal its rows by files: in a lake of this
+        machine, since what another one is worth there was not measured.
+
+        Yields:
+            None where Spark has to divide the rows.
+        """
+        from upsert_platform.engine.native_insert import SharesOfSpan
+
+        span = self.reduction(spark, store, after=after, upto=upto)
+        if span is not None:
+            yield SharesOfSpan(span, span.tasks, self.native), 0
+            return
+        local = spark.sparkContext.master.startswith("local")
+        if not local or store.location.path is None:
+            yield None
+            return
+        from upsert_platform.engine.dealt_rows import dealt_rows
+
+        with dealt_rows(spark, self.native, store, after=after, upto=upto) as dealt:
+            yield dealt
+
+    def reduction(
+        self,
+        spark: SparkSession,
+        store: ChangelogStore,
+        *,
+        after: int,
+        upto: int,
+        drawn: Drawn | None = None,
+        counts_longer: bool = False,
+    ) -> SpanReduction | None:
+        """Return what reduces a span in tasks, each by itself; None where it is too long, or the source has no key."""
+        if not store.table.primary_key:
+            return None
+        return reduction_in_tasks(
+            spark, store, after=after, upto=upto, key=store.table.primary_key, columns=self.native.reads(), drawn=drawn,
+            counts_longer=counts_longer,
+        )  # fmt: skip
 
 
 def _with_computed(

@@ -232,27 +232,22 @@ class DestinationHop:
     def _applied_by_tasks(
         self, spark: OnDemand, span: BatchSpan, lease: Lease, progress: Callable[[str], None] | None
     ) -> tuple[WriteReport, int, int] | None:
-        """Applies a span of a source without a key by tasks that make what they write, if Arrow computes it."""
-        if spark.on_cluster or not isinstance(self.destination, WritesInTask) or not self.destination.writes_in_tasks():
+        """Applies a span by tasks that make the rows which they write, if Arrow computes them."""
+        if not isinstance(self.destination, WritesInTask) or not self.destination.writes_in_tasks():
             return None
-        insert = self.dealt_insert(after=span.after, upto=span.upto)
-        if insert is None:
+        insert = self.arrow_insert(after=span.after, upto=span.upto)
+        if insert is None or (spark.on_cluster and not self.target.source.table.primary_key):
             return None
-        from upsert_platform.engine.dealt_rows import dealt_rows
-
         session = spark.open()
-        watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
-        keep = self.refused.of(span, progress=watch)
-        with dealt_rows(session, insert.native, self.store, after=span.after, upto=span.upto) as (share, deleted):
+        with insert.shares_of(session, self.store, after=span.after, upto=span.upto) as found:
+            if found is None:
+                return None
+            share, deleted = found
             changes = RowsOfTasks(share, session)
+            watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
+            keep = self.refused.of(span, progress=watch)
             report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
         return report, changes.counted["met"], max(0, changes.counted["deletes"] - deleted)
-
-    def dealt_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
-        """As `arrow_insert`, of a source without a key in a lake of this machine: its rows are dealt by files there."""
-        if self.target.source.table.primary_key or self.store.location.path is None:
-            return None
-        return self.arrow_insert(after=after, upto=upto)
 
     def arrow_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
         """Return the insert where Arrow computes it of a span of batches; None where Spark has to. No JVM.

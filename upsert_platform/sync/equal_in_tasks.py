@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows, reduction_in_tasks
+from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows
 from upsert_platform.core.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
 from upsert_platform.core.spark_failures import job_failures
 from upsert_platform.core.task_runner import answers_of
@@ -178,13 +178,10 @@ class _ByArrow(NamedTuple):
 def _by_arrow(
     spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None, counts_longer: bool = False
 ) -> _ByArrow | None:
-    insert = ArrowInsert.of(hop.target, hop.destination) if hop.target.source.table.primary_key else None
+    insert = ArrowInsert.of(hop.target, hop.destination)
     if insert is None:
         return None
-    names, key = insert.native.reads(), hop.target.source.table.primary_key
-    span = reduction_in_tasks(
-        spark, hop.store, after=since, upto=upto, key=key, columns=names, drawn=drawn, counts_longer=counts_longer
-    )
+    span = insert.reduction(spark, hop.store, after=since, upto=upto, drawn=drawn, counts_longer=counts_longer)
     return None if span is None else _ByArrow(span, insert.native)
 
 
@@ -215,17 +212,15 @@ def _expected(
 
     if by_arrow is not None:
         return _told(_in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True))
-    local = spark.sparkContext.master.startswith("local")
-    dealt = hop.dealt_insert(after=since, upto=upto) if local else None
-    if dealt is None:
-        return _told(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL))
-    from upsert_platform.engine.dealt_rows import dealt_rows
-
-    shares = max(1, int(spark.sparkContext.defaultParallelism))
-    with dealt_rows(spark, dealt.native, hop.store, after=since, upto=upto) as (share, _):
-        tasks = [partial(_summed, partial(share, number, shares), task) for number in range(shares)]
-        found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
-    return _sums_of(row for rows in found for row in rows)
+    insert = hop.arrow_insert(after=since, upto=upto)
+    if insert is not None:
+        shares = max(1, int(spark.sparkContext.defaultParallelism))
+        with insert.shares_of(spark, hop.store, after=since, upto=upto) as made:
+            if made is not None:
+                tasks = [partial(_summed, partial(made[0], number, shares), task) for number in range(shares)]
+                found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
+                return _sums_of(row for rows in found for row in rows)
+    return _told(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL))
 
 
 def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: ExpectedRows) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from upsert_platform.core.types import LogicalType, TypeName, arrow_type, parse_
 from upsert_platform.engine import reading
 from upsert_platform.engine.reading import ChangelogShare, Piece, read_changes
 from upsert_platform.engine.steps import WEIGHT, FilterStep, ProjectStep, Step, fields_read
+from upsert_platform_tests.engine.world import Kept, World, plan_query
 
 KINDS = {
     "added": [[rows.KIND_INSERT]] * 6,
@@ -133,3 +134,13 @@ ONE = ("literal", 1, LogicalType(TypeName.BIGINT))
 )
 def test_fields_that_steps_read(steps: list[Step], expected: dict[str, tuple[str, ...]]) -> None:
     assert fields_read(steps) == expected
+
+
+def test_rows_of_state_are_no_changes(tmp_path: Path) -> None:
+    world = World(tmp_path, random.Random(3))
+    kept = Kept(world, plan_query("SELECT COUNT(DISTINCT oid) AS n FROM orders"))
+    world.change("orders", 200)
+    done = kept.advance()
+    assert done is not None
+    assert done.state_rows > 100
+    assert kept.store.about_rows(upto=done.head.batch) == done.written

@@ -37,5 +37,6 @@ def checked(
         changes=changes,
         changes_with_failures=changes,
         store=SimpleNamespace(head=lambda: None),
+        arrow_insert=lambda **_: None,
     )
     return check_everything(spark, hop, upto=upto)  # type: ignore[arg-type]

@@ -127,11 +127,29 @@ def test_changes_are_those_of_spark(
         for after, upto in ((0, 3), (1, 2)) if condition in CONDITIONS[:3] else ((0, 3),):
             paths = [item.path for item in store.files()]
             found, _ = here.of_span(store, paths, after=after, upto=upto)()
-            assert texts(found) == texts(hop.changes(spark, after=after, upto=upto).toArrow()), (condition, after)
+            expected = texts(hop.changes(spark, after=after, upto=upto).toArrow())
+            assert texts(found) == expected, (condition, after)
+            with here.shares_of(spark, store, after=after, upto=upto) as made:  # dealt by files
+                assert made is not None
+                for shares in (1, 5):
+                    assert texts(_of_shares(made[0], shares)) == expected, (condition, after, shares)
+            with monkeypatch.context() as short:
+                short.setattr(latest_in_tasks, "MOST_ROWS", 10**6)
+                short.setattr(latest_in_tasks, "_WORTHWHILE_ROWS", 100)
+                with here.shares_of(spark, store, after=after, upto=upto) as made:  # each task by itself
+                    assert made is not None
+                    assert made[0].tasks > 1
+                    assert texts(_of_shares(made[0], 2)) == texts(_of_shares(made[0], 1)) == expected
+
+
+def _of_shares(share: Any, shares: int) -> pa.Table:
+    return pa.concat_tables([table for number in range(shares) for table, _ in share(number, shares)])
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_tasks_sum_up_the_rows_that_spark_computes(name: str, store: ChangelogStore, spark: SparkSession) -> None:
+def test_tasks_sum_up_the_rows_that_spark_computes(
+    name: str, store: ChangelogStore, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of every type that is not nested: what a check expects does not depend on who computes it."""
     hop = hop_of(name, "b IS NULL OR i > 3", store)
     kinds = [(column.name, arrow_type(column.type)) for column in hop.destination.columns if column.type is not None]
@@ -140,7 +158,9 @@ def test_tasks_sum_up_the_rows_that_spark_computes(name: str, store: ChangelogSt
     by_arrow = equal_in_tasks._by_arrow(spark, hop, since=0, upto=3, drawn=None)
     assert by_arrow is not None
     here, _ = equal_in_tasks._expected(spark, hop, task, by_arrow, since=0, upto=3)
+    dealt, _ = equal_in_tasks._expected(spark, hop, task, None, since=0, upto=3)
+    monkeypatch.setattr(DestinationHop, "arrow_insert", lambda *_, **__: None)
     by_spark, _ = equal_in_tasks._expected(spark, hop, task, None, since=0, upto=3)
-    assert here == by_spark
+    assert here == dealt == by_spark
     assert here.expected.rows > 20
     assert here.deleted.rows > 20

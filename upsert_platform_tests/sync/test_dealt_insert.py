@@ -113,7 +113,7 @@ def test_the_changes_are_those_of_spark(
     fill(hop.store)
     expected = texts(hop.changes(spark, after=after, upto=upto).toArrow())
     assert len(expected) > 10
-    insert = hop.dealt_insert(after=after, upto=upto)
+    insert = hop.arrow_insert(after=after, upto=upto)
     assert insert is not None
     paths = [item.path for item in hop.store.files()]
     alone, _ = insert.of_span(hop.store, paths, after=after, upto=upto)()
@@ -136,7 +136,7 @@ def test_a_check_expects_what_spark_computes(
     task = ExpectedRows(fields, pa.schema([fields.field("id"), fields.field("x")]), tells_keys=True)
     expected = partial(equal_in_tasks._expected, spark, hop, task, None, since=0, upto=3)
     dealt, keys = expected()
-    monkeypatch.setattr(DestinationHop, "dealt_insert", lambda *_, **__: None)
+    monkeypatch.setattr(DestinationHop, "arrow_insert", lambda *_, **__: None)
     by_spark, other_keys = expected()
     assert dealt == by_spark
     assert (dealt.expected.rows, dealt.deleted.rows) > (3, 3)
@@ -190,9 +190,11 @@ def test_what_killed_runs_left_is_removed_once_it_is_old(tmp_path: Path) -> None
     assert len(hop.store.files()) == 2
 
 
-def test_rows_of_a_lake_elsewhere_are_left_to_spark(tmp_path: Path) -> None:
+def test_rows_of_a_lake_elsewhere_are_divided_by_spark(tmp_path: Path, spark: SparkSession) -> None:
     hop = hop_of("fields", tmp_path)
     fill(hop.store, batches=1)
-    assert hop.dealt_insert(after=0, upto=1) is not None
+    insert = hop.arrow_insert(after=0, upto=1)
+    assert insert is not None
     hop.store.location = type(hop.store.location)("s3://bucket/src")
-    assert hop.dealt_insert(after=0, upto=1) is None
+    with insert.shares_of(spark, hop.store, after=0, upto=1) as found:
+        assert found is None
