@@ -136,19 +136,19 @@ class RowsOfTasks:
         share: gives the rows of a share part by part, each key in one of them, with numbers that were counted on the
             way: of a number from 0, and how many shares there are. Can be pickled.
         spark: whose workers run the tasks.
-        shares: how many there are; 1 until somebody says otherwise.
+        shares: how many there are, and tasks.
         column: INT column that gets the number of a row's share; None for no such column.
         counted: the sums of those numbers, once the rows were written.
     """
 
     share: Callable[[int, int], Iterator[tuple[pa.Table, dict[str, int]]]]
     spark: SparkSession
-    shares: int = 1
+    shares: int
     column: str | None = None
     counted: Counter[str] = field(default_factory=Counter)
 
-    def dealt(self, shares: int, column: str) -> RowsOfTasks:
-        """Return the rows in so many shares, with a column that tells them apart."""
+    def in_shares(self, shares: int, *, column: str | None = None) -> RowsOfTasks:
+        """Return the rows in so many shares, and with a column that tells them apart."""
         return replace(self, shares=shares, column=column)
 
     def makers(self) -> list[Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]]]:

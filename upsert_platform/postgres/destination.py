@@ -21,7 +21,7 @@ from upsert_platform.core.destination import (
     drop_nothing,
 )
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.control import ControlTable
 from upsert_platform.postgres.schema import FoundTable, prepare_table
@@ -124,7 +124,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
 
     def write(
         self,
-        changes: DataFrame | RowsOfTask,
+        changes: DataFrame | RowsOfTask | RowsOfTasks,
         *,
         span: BatchSpan,
         lease: Lease,

@@ -26,6 +26,7 @@ MODULES: Final = (
     "upsert_platform.maxcompute.reader",
     "upsert_platform.maxcompute.writer",
     "upsert_platform.postgres.stage",
+    "upsert_platform.engine.dealt_rows",
     "upsert_platform.engine.native_insert",
     "upsert_platform.engine.tasks",
     "upsert_platform.tablestore.reader",

@@ -243,7 +243,7 @@ class DestinationHop:
             if found is None:
                 return None
             share, deleted = found
-            changes = RowsOfTasks(share, session)
+            changes = RowsOfTasks(share, session, max(1, int(session.sparkContext.defaultParallelism)))
             watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
             keep = self.refused.of(span, progress=watch)
             report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)

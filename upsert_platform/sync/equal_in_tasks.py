@@ -7,6 +7,7 @@ Where the sums differ nothing is known yet, and `verify` joins both sides.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -25,7 +26,7 @@ from upsert_platform.sync.equal_sums import EqualRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, GivenKeys, Hashes, Task, Told
@@ -93,7 +94,7 @@ def equal_in_tasks(
 
         def found(among: Callable[[], Hashes] | None = None) -> Told:
             finding = FoundRows(fields, key, shares.read, among=among, tells_deletes=reads.tells_deletes)
-            return _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))[0]
+            return _in_shares(spark, finding, shares.count, evenly=shares.alike)[0]
 
         if whole:
             other = found()
@@ -142,14 +143,14 @@ def equal_everywhere(spark: SparkSession, hop: DestinationHop, *, upto: int) -> 
 
     try:
         if several:
-            found, ended = _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))
+            found, ended = _in_shares(spark, finding, shares.count, evenly=shares.alike)
             if found.divided:
                 return NOT_COMPARED
             told = expected(GivenKeys(_joined(ended)) if ended else None)
             return NOT_COMPARED if told.met else _sides(told, found, tells_deletes=False)
         with ThreadPoolExecutor(1) as thread:
             expecting = thread.submit(expected)
-            found, _ = _told(_in_shares(spark, finding, shares.count, evenly=shares.alike))
+            found, _ = _in_shares(spark, finding, shares.count, evenly=shares.alike)
             return _sides(expecting.result(), found, tells_deletes=False)
     except job_failures():  # a worker without memory, perhaps: Spark divides what a task would hold
         return NOT_COMPARED
@@ -211,7 +212,7 @@ def _expected(
     from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
 
     if by_arrow is not None:
-        return _told(_in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True))
+        return _in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True)
     insert = hop.arrow_insert(after=since, upto=upto)
     if insert is not None:
         shares = max(1, int(spark.sparkContext.defaultParallelism))
@@ -220,7 +221,7 @@ def _expected(
                 tasks = [partial(_summed, partial(made[0], number, shares), task) for number in range(shares)]
                 found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
                 return _sums_of(row for rows in found for row in rows)
-    return _told(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL))
+    return _sums_of(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL).collect())
 
 
 def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: ExpectedRows) -> list[dict[str, Any]]:
@@ -229,25 +230,29 @@ def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task:
     return [row for told in task(batches) for row in told.to_pylist()]
 
 
-def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> DataFrame:
-    """Return the output of a task that receives share numbers.
+def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> tuple[Told, list[bytes]]:
+    """The sums of a task that receives share numbers, and the hashes of keys that it told.
 
     Args:
         evenly: shares are alike and a task has work of its own to begin with: there are only so many tasks as run at a
             time. Otherwise each share has a task.
     """
-    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL
+    tasks = max(1, min(shares, int(spark.sparkContext.defaultParallelism)) if evenly else shares)
+    ends = [number * shares // tasks for number in range(tasks + 1)]
+    numbered = [partial(_of_numbers, task, first, end) for first, end in itertools.pairwise(ends)]
+    return _sums_of(row for rows in answers_of(spark, numbered, what="sum up rows for a check") for row in rows)
 
-    tasks = min(shares, spark.sparkContext.defaultParallelism) if evenly else shares
-    return spark.range(0, shares, 1, max(1, tasks)).mapInArrow(task, TOLD_DDL)
 
+def _of_numbers(task: Task, first: int, end: int) -> list[dict[str, Any]]:
+    """Runs in Spark's workers."""
+    import pyarrow as pa
 
-def _told(frame: DataFrame) -> tuple[Told, list[bytes]]:
-    """The sums of all tasks, and the hashes of keys that each of them told."""
-    return _sums_of(frame.collect())
+    numbers = pa.record_batch({"id": pa.array(range(first, end), pa.int64())})
+    return [row for told in task(iter([numbers])) for row in told.to_pylist()]
 
 
 def _sums_of(rows: Iterable[Any]) -> tuple[Told, list[bytes]]:
+    """The sums of all tasks, and the hashes of keys that each of them told."""
     from upsert_platform.changelog.summed_in_tasks import Told
 
     told, keys = Told(), []

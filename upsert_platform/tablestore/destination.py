@@ -17,7 +17,7 @@ from upsert_platform.core.capabilities import (
     WritesByMode,
 )
 from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, difference_of, prepare_table, schema_difference
@@ -84,7 +84,7 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
 
     def write(
         self,
-        changes: DataFrame | RowsOfTask,
+        changes: DataFrame | RowsOfTask | RowsOfTasks,
         *,
         span: BatchSpan,
         lease: Lease,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, WritesInTask
 from upsert_platform.core.destination import Destination, KeepRefused, Lease, Verdict
 from upsert_platform.core.masking import Mask
-from upsert_platform.core.task_runner import RowsOfTask
+from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.core.types import arrow_type, spark_type
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import LeaseStore, RenewedLease
@@ -93,7 +93,7 @@ class ControlledTable(Destination, Resets):
 
     def _write_by_tasks(
         self,
-        changes: DataFrame | RowsOfTask,
+        changes: DataFrame | RowsOfTask | RowsOfTasks,
         table: CheckedTable,
         task: Callable[[Any], Any],
         stats: type[_Stats],
@@ -106,9 +106,13 @@ class ControlledTable(Destination, Resets):
             UpsertPlatformError: what a task raised.
         """
         settings = table.settings
-        if settings.parallelism is not None and not isinstance(changes, RowsOfTask):
+        if settings.parallelism is None:
+            pass
+        elif isinstance(changes, RowsOfTasks):
+            changes = changes.in_shares(settings.parallelism)
+        elif not isinstance(changes, RowsOfTask):
             changes = changes.repartition(settings.parallelism)
-        elif settings.parallelism is not None:
+        else:
             warn_once(
                 _LOGGER,
                 f"table '{self.name}': 'sink.parallelism' = '{settings.parallelism}' has no effect on batches of few"
@@ -173,6 +177,10 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks):
         return self._all_rows(spark) if keys is None else self._rows_of_keys(keys, self._fetching())
 
     def writes_in_task(self) -> bool:
+        """Always."""
+        return True
+
+    def writes_in_tasks(self) -> bool:
         """Always."""
         return True
 

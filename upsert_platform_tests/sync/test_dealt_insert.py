@@ -164,7 +164,7 @@ def _share(number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]
 
 
 def test_tasks_write_their_shares_and_count(spark: SparkSession) -> None:
-    changes = RowsOfTasks(_share, spark).dealt(3, "share")
+    changes = RowsOfTasks(_share, spark, 1).in_shares(3, column="share")
     kept: list[Any] = []
     written = run_tasks(changes, _counted, TaskStats, what="table 'dst'", keep=kept.append)
     assert [part.refused for part in written.parts] == [30, 60, 90]
@@ -172,7 +172,7 @@ def test_tasks_write_their_shares_and_count(spark: SparkSession) -> None:
 
 
 def test_what_a_task_raises_ends_the_write(spark: SparkSession) -> None:
-    changes = RowsOfTasks(_share, spark).dealt(2, "share")
+    changes = RowsOfTasks(_share, spark, 2, "share")
     with pytest.raises(DestinationError, match=r"^table 'dst': the second share is not taken$"):
         run_tasks(changes, _fails, TaskStats, what="table 'dst'", keep=lambda rows: None)
 

@@ -148,7 +148,7 @@ def _sample(message: bytes) -> dict[str, Any] | None:
 
 
 def _is_safe(blob: bytes, messages: Messages) -> bool:
-    if (b"N" in blob and b"NaN" in blob) or (b"I" in blob and b"Inf" in blob):
+    if _holds(blob, b"NaN") or _holds(blob, b"Inf"):
         return False
     if not blob.isascii():
         try:
@@ -157,6 +157,15 @@ def _is_safe(blob: bytes, messages: Messages) -> bool:
             return False
     long = pc.greater_equal(pc.binary_length(messages.array), LONG_MESSAGE)
     return not any(is_extreme(item) for item in messages.array.filter(long).to_pylist())
+
+
+def _holds(blob: bytes, word: bytes) -> bool:
+    """Return whether a word of three letters is in a text: by its first, which is rare in most of them."""
+    if word[:1] not in blob:
+        return False
+    found = np.frombuffer(blob, np.uint8)
+    starts = np.flatnonzero(found[: max(0, len(found) - 2)] == word[0])
+    return bool(((found[starts + 1] == word[1]) & (found[starts + 2] == word[2])).any())
 
 
 def is_extreme(message: bytes) -> bool:

@@ -389,8 +389,9 @@ class KafkaDestination(
                 return unfinished.shares
         if isinstance(changes, RowsOfTask):
             return 1
-        spark = changes.spark if isinstance(changes, RowsOfTasks) else changes.sparkSession
-        return self.settings.sink_parallelism or max(1, spark.sparkContext.defaultParallelism)
+        if isinstance(changes, RowsOfTasks):
+            return self.settings.sink_parallelism or changes.shares
+        return self.settings.sink_parallelism or max(1, changes.sparkSession.sparkContext.defaultParallelism)
 
     def _dealt(
         self, changes: DataFrame | RowsOfTask | RowsOfTasks, shares: int
@@ -400,7 +401,7 @@ class KafkaDestination(
         if isinstance(changes, RowsOfTask):
             return changes.then(_in_one_share)
         if isinstance(changes, RowsOfTasks):
-            return changes.dealt(shares, SHARE)
+            return changes.in_shares(shares, column=SHARE)
         from pyspark.sql import functions as F
 
         key = [F.col(f"`{name}`") for name in self.primary_key]
