@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 
 from upsert_platform.core.errors import EndpointError, UpsertPlatformError
+from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.spark_gone import told_if_gone
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _T = TypeVar("_T")
+_NUMBER: Final = internal("number")
 
 
 class TaskRunner(Protocol):
@@ -94,6 +96,13 @@ def answers_of(spark: SparkSession, tasks: Sequence[Callable[[], _T]], *, what: 
     finally:
         context.setJobDescription(None)
     return [pickle.loads(answer) for answer in answers]
+
+
+def numbers_of(places: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """Numbers as a function for ``mapInArrow`` gets them that makes rows by numbers."""
+    import pyarrow as pa
+
+    yield pa.record_batch([pa.array(places, pa.int64())], names=[_NUMBER])
 
 
 def _answers(places: Iterator[int], *, tasks: Sequence[Callable[[], Any]]) -> Iterator[bytes]:

@@ -25,8 +25,9 @@ from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.plan import Native
+from upsert_platform.core.task_runner import numbers_of
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
-from upsert_platform.engine.steps import evaluate, parts_read
+from upsert_platform.engine.steps import columns_of, evaluate, parts_read
 
 _MICROSECOND_DIGITS: Final = 6
 
@@ -57,7 +58,7 @@ class NativeInsert:
 
     def reads(self) -> tuple[str, ...]:
         """Names of the columns of the source that it is computed of."""
-        return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in _names(value)))
+        return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in columns_of(value)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """The fields of columns of type ROW that it is computed of, by column, where nothing reads all of them."""
@@ -153,8 +154,7 @@ class SharesOfSpan:
 
     def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
         """The rows of one of so many shares, and the counts of `NativeInsert.changes_of`."""
-        numbers = pa.record_batch({"id": pa.array(range(number, self.tasks, shares), pa.int64())})
-        for part in self.span(iter([numbers])):
+        for part in self.span(numbers_of(range(number, self.tasks, shares))):
             yield self.insert.changes_of(pa.Table.from_batches([part]), sequence=SEQUENCE)
 
 
@@ -205,18 +205,6 @@ def count_deletes(changes: pa.Table) -> int:
 
 def _is_put(rows: pa.Table) -> Any:
     return pc.is_in(rows.column(KIND), value_set=pa.array([KIND_INSERT, KIND_UPDATE_AFTER]))
-
-
-def _names(native: Native | None) -> Iterator[str]:
-    if native is None:
-        return
-    operator, *operands = native
-    if operator == "column":
-        yield operands[0]
-        return
-    for operand in operands:
-        if isinstance(operand, tuple):
-            yield from _names(operand)
 
 
 def _cut(values: Any, kind: LogicalType, digits: int) -> Any:

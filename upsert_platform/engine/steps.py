@@ -5,7 +5,7 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.date_texts import date_texts
+from upsert_platform.engine.panes import rows_of_panes
 from upsert_platform.engine.unnest import unnested
 
 WEIGHT: Final = internal("w")
@@ -100,9 +101,13 @@ def is_native(step: Step) -> bool:
     return True
 
 
-def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table:
-    """Takes native steps over rows, and counts what comes too late."""
-    for step in steps:
+def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally, *, counts: bool = False) -> pa.Table:
+    """Takes native steps over rows, and counts what comes too late.
+
+    Args:
+        counts: whoever takes the rows counts equal ones by their weights, so that they may come as one.
+    """
+    for at, step in enumerate(steps):
         match step:
             case ProjectStep():
                 table = _project(table, step)
@@ -115,7 +120,8 @@ def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally) -> pa.Table
                     both = pc.and_(table.column(step.into), pc.fill_null(condition, False))
                     table = table.set_column(table.schema.get_field_index(step.into), step.into, both)
             case WindowStep():
-                table = _windows(table, step, tally)
+                panes = _panes(table, step, steps[at + 1 :]) if counts else None
+                table = _windows(table if panes is None else panes, step, tally, together=panes is not None)
             case UnnestStep():
                 table = unnested(table, step.unnest)
             case ExpandStep():
@@ -211,8 +217,31 @@ def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
     return {}  # all columns stay
 
 
-def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:
-    """Rows with the windows that they fall into; a row without a time falls into none."""
+def _panes(table: pa.Table, step: WindowStep, later: Sequence[Step]) -> pa.Table | None:
+    """The rows of `rows_of_panes`, where a projection follows, which tells what is read of them."""
+    if not later or not isinstance(later[0], ProjectStep) or later[0].kept:
+        return None
+    read = {name for _, expression in later[0].columns for name in columns_of(expression.arrow)}
+    return rows_of_panes(table, step.window, sorted(read - set(step.window.names)), weight=WEIGHT)
+
+
+def columns_of(native: Native | None) -> Iterator[str]:
+    """The names of columns in an expression."""
+    operator, *operands = native or ("literal",)
+    if operator == "column":
+        yield operands[0]
+    elif operator != "literal":
+        for operand in operands:
+            if isinstance(operand, tuple):
+                yield from columns_of(operand)
+
+
+def _windows(table: pa.Table, step_of: WindowStep, tally: Tally, *, together: bool = False) -> pa.Table:
+    """Rows with the windows that they fall into; a row without a time falls into none.
+
+    Args:
+        together: a row stands for as many added ones as its weight is.
+    """
     window = step_of.window
     at = table.schema.get_field_index(window.time)
     table = table.filter(pc.is_valid(table.column(at)))
@@ -238,7 +267,8 @@ def _windows(table: pa.Table, step_of: WindowStep, tally: Tally) -> pa.Table:
         chosen, starts, ends = chosen[inside], starts[inside], ends[inside]
     if step_of.closed is not None:
         open_still = ends > step_of.closed
-        tally.late += int((~open_still).sum())
+        left = chosen[~open_still]
+        tally.late += int(table.column(WEIGHT).to_numpy()[left].sum()) if together else len(left)
         chosen, starts, ends = chosen[open_still], starts[open_still], ends[open_still]
     wide = table.take(pa.array(chosen))
     plain = pa.timestamp("us")

@@ -20,7 +20,7 @@ from upsert_platform.changelog.rows import ORDER
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.plan import Field
 from upsert_platform.core.types import arrow_type, quote_name, spark_type
-from upsert_platform.engine.aggregate import Multiset
+from upsert_platform.engine.aggregate import Groups, Multiset
 from upsert_platform.engine.closing import add_times
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_parts
 from upsert_platform.engine.finals import FinalRows
@@ -101,8 +101,10 @@ def run_task(task: Task) -> Answer:
     """Carries out a task whose steps are native."""
     with ExitStack() as opened:
         work = _Work(task, opened)
+        feeds = task.stage.feeds
+        counts = bool(feeds) and all(isinstance(feed.operator, (Groups, Multiset)) for feed in feeds)
         for table in work.rows():
-            work.hand_on(take_steps(table, task.stage.steps, work.tally))
+            work.hand_on(take_steps(table, task.stage.steps, work.tally, counts=counts and task.stage.result is None))
         return work.finish()
 
 

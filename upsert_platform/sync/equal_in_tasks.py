@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, SpanRows
 from upsert_platform.core.capabilities import MOST_TOLD_KEYS, ReadsInTasks, RowsByKey, RowsByShare, WritesByMode
 from upsert_platform.core.spark_failures import job_failures
-from upsert_platform.core.task_runner import answers_of
+from upsert_platform.core.task_runner import answers_of, numbers_of
 from upsert_platform.core.types import arrow_type
 from upsert_platform.sync.arrow_insert import ArrowInsert
 from upsert_platform.sync.comparison import SAMPLE_ROWS
@@ -245,10 +245,7 @@ def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = F
 
 def _of_numbers(task: Task, first: int, end: int) -> list[dict[str, Any]]:
     """Runs in Spark's workers."""
-    import pyarrow as pa
-
-    numbers = pa.record_batch({"id": pa.array(range(first, end), pa.int64())})
-    return [row for told in task(iter([numbers])) for row in told.to_pylist()]
+    return [row for told in task(numbers_of(range(first, end))) for row in told.to_pylist()]
 
 
 def _sums_of(rows: Iterable[Any]) -> tuple[Told, list[bytes]]:
