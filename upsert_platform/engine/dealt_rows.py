@@ -1,8 +1,9 @@
 """Change rows of a long span of a changelog: dealt to files by their key, then reduced part by part.
 
 One round of tasks reads the changelog and deals rows to buckets (`exchange`): by the key of the source, or, where that
-has none, by the target's, of which the insert is computed first. The tasks that want the rows read bucket after bucket,
-each of which fits into memory. Rows pass neither the JVM nor its shuffle.
+has none, by the target's, of which the insert is computed first. The tasks that want the rows reduce bucket after
+bucket (`changelog.latest.LastRows`), of which each has keys enough for a task. Rows pass neither the JVM nor its
+shuffle.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.exchanges import FOLDER
-from upsert_platform.changelog.last_rows import last_rows
+from upsert_platform.changelog.latest import LastRows
 from upsert_platform.changelog.live_files import deal
-from upsert_platform.changelog.rows import BATCH
+from upsert_platform.changelog.rows import BATCH, KIND, PARTITIONS_MET
 from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.core.destination import OPERATION, SEQUENCE
 from upsert_platform.core.model import Table
 from upsert_platform.core.task_runner import answers_of
-from upsert_platform.engine.exchange import ExchangeWriter, Part, read_parts
+from upsert_platform.engine.exchange import ExchangeWriter, Part, read_batches
 from upsert_platform.engine.keys import bucket_rows, place_rows
 from upsert_platform.engine.native_insert import NativeInsert, count_deletes, deleted_rows
 
@@ -121,18 +124,26 @@ class DealtRows:
         for bucket in range(self.buckets):
             if whole and bucket % shares != number:
                 continue
-            found = read_parts(self.parts, bucket, system=system, folder=folder)
-            if found is None:
-                continue
-            if not whole:
-                mine = bucket_rows(place_rows(found, self.key or self.native.key), shares, spread=False) == number
-                found = found.filter(pa.array(mine))
-            found = found.combine_chunks()
-            if self.key:
-                yield self.native.changes_of(last_rows(found, key=self.key), sequence=BATCH)
-            else:
-                changes, met = self.native.last_changes(found)
-                yield changes, {"met": met, "deletes": count_deletes(changes)}
+            found = read_batches(self.parts, bucket, system=system, folder=folder)
+            mine = found if whole else (self._of_share(batch, number, shares) for batch in found)
+            yield from self._last(mine)
+
+    def _of_share(self, batch: pa.RecordBatch, number: int, shares: int) -> pa.RecordBatch:
+        places = place_rows(pa.Table.from_batches([batch]), self.key or self.native.key)
+        return batch.filter(pa.array(bucket_rows(places, shares, spread=False) == number))
+
+    def _last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Table, dict[str, int]]]:
+        """The change frame of all rows of some keys."""
+        if self.key:
+            names = tuple(dict.fromkeys([*self.key, *self.native.reads(), KIND, BATCH, PARTITIONS_MET]))
+            for part in LastRows(self.key, names)(batches):
+                yield self.native.changes_of(pa.Table.from_batches([part]), sequence=BATCH)
+            return
+        names = (*(column.name for column in self.native.columns), OPERATION, BATCH, PARTITIONS_MET)
+        for part in LastRows(self.native.key, names)(batches):
+            changes = pa.Table.from_batches([part]).rename_columns({BATCH: SEQUENCE})
+            met = pc.sum(pc.greater(changes.column(PARTITIONS_MET), 1)).as_py() or 0
+            yield changes.drop_columns([PARTITIONS_MET]), {"met": met, "deletes": count_deletes(changes)}
 
 
 @contextmanager

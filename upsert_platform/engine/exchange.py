@@ -7,7 +7,7 @@ when the batch is committed. So what one stage hands to the next does not pass t
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -108,7 +108,13 @@ class ExchangeWriter:
 
 def read_parts(parts: Iterable[Part], bucket: int | None, *, system: Any, folder: str) -> pa.Table | None:
     """The rows of a bucket (of all with None); None when there are none."""
-    found: list[pa.Table] = []
+    found = list(read_batches(parts, bucket, system=system, folder=folder))
+    tables = [pa.Table.from_batches([item]) for item in found]  # of several schemas, perhaps
+    return pa.concat_tables(tables, promote_options="permissive") if tables else None
+
+
+def read_batches(parts: Iterable[Part], bucket: int | None, *, system: Any, folder: str) -> Iterator[pa.RecordBatch]:
+    """As `read_parts`, one record batch after the other: those of a file have one schema."""
     for part in parts:
         numbers = (
             part.index.get(bucket, ()) if bucket is not None else [n for each in part.index.values() for n in each]
@@ -117,5 +123,5 @@ def read_parts(parts: Iterable[Part], bucket: int | None, *, system: Any, folder
             continue
         path = f"{folder}{part.path}"
         with naming(path), ipc.open_file(system.open_input_file(path)) as opened:
-            found.append(pa.Table.from_batches([opened.get_batch(number) for number in numbers]))
-    return pa.concat_tables(found, promote_options="permissive") if found else None
+            for number in numbers:
+                yield opened.get_batch(number)

@@ -25,7 +25,7 @@ WEIGHT: Final = internal("w")
 
 _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
-    "and": pc.and_kleene, "or": pc.or_kleene,
+    "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
 
 
@@ -170,6 +170,11 @@ def evaluate(native: Native, table: pa.Table) -> Any:
             *branches, other = values
             met = [pc.fill_null(condition, False) for condition in branches[::2]]
             return pc.case_when(pc.make_struct(*met), *branches[1::2], other)
+        case "%":
+            whole = pc.multiply(pc.divide(values[0], values[1]), values[1])  # the quotient is cut towards zero
+            return pc.subtract(values[0], whole).cast(values[0].type)
+        case "whole":
+            return values[0].cast(arrow_type(operands[1]), safe=False)
         case "date format":
             return date_texts(values[0], operands[1])
         case "widen":

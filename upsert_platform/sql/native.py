@@ -1,5 +1,5 @@
-"""Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, comparisons within a family of types, CASE
-and DATE_FORMAT.
+"""Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, comparisons within a family of types,
+arithmetic of whole numbers, CASE and DATE_FORMAT.
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.
@@ -22,6 +22,8 @@ from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+_ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
+_BYTES: Final = {TypeName.TINYINT: 1, TypeName.SMALLINT: 2, TypeName.INT: 4, TypeName.BIGINT: 8}
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
 _PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
 _LEAST_LONG: Final = 1 << 63
@@ -42,6 +44,8 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
         return None
     if any(item.sql(dialect="spark") not in text for item in parsed.find_all(exp.TimeToStr)):
         return None  # a pattern of which the parser made another
+    if "TRY_CAST" in text.upper():  # the parser takes both for one, and numbers that do not fit are null there
+        return None
     return _native(parsed, columns)
 
 
@@ -69,6 +73,10 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
         return _case(node, columns)
     if isinstance(node, exp.TimeToStr):
         return _date_format(node, columns)
+    if type(node) in _ARITHMETIC:
+        return _arithmetic(node, columns)
+    if isinstance(node, exp.Cast):
+        return _whole_number(node, columns)
     return None
 
 
@@ -102,6 +110,10 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
             return type_of(native[2], columns)
         case "date format":
             return STRING
+        case "whole":
+            return cast("LogicalType", native[2])
+        case "+" | "-" | "*" | "%":
+            return type_of(native[1], columns)
     return None
 
 
@@ -140,6 +152,48 @@ def _case(node: exp.Case, columns: Mapping[str, LogicalType]) -> Native | None:
     if values[0] is null:  # the first value tells the type
         found = [("literal", False, LogicalType(TypeName.BOOLEAN)), next(v for v in values if v is not null), *found]
     return ("case", *found, values[-1])
+
+
+def _arithmetic(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
+    """Whole numbers of one type, whose results wrap around; a remainder of a number that is known not to be zero."""
+    sides = [_native(side, columns) for side in (node.this, node.expression)]
+    kinds = [None if side is None else type_of(side, columns) for side in sides]
+    if any(kind is None or kind.name not in INTEGERS for kind in kinds):
+        return None
+    left, right = (kind for kind in kinds if kind is not None)
+    divisor = sides[1]
+    if isinstance(node, exp.Mod):
+        # The result has the wider type, and a literal is as wide as it is written.
+        known = divisor is not None and divisor[0] == "literal" and divisor[1]
+        if not known or INTEGERS.index(right.name) > INTEGERS.index(left.name):
+            return None
+    elif left.name is not right.name or all(side is not None and _may_be_narrower(side) for side in sides):
+        return None
+    return (_ARITHMETIC[type(node)], *sides)
+
+
+def _may_be_narrower(native: Native) -> bool:
+    """Return whether an expression is made of literals alone, which may be an INT in Spark and wrap around as one."""
+    match native[0]:
+        case "literal":
+            return cast("LogicalType", native[2]).name is TypeName.BIGINT
+        case "case":
+            return any(_may_be_narrower(value) for value in (*native[2::2], native[-1]))
+        case "%":
+            return _may_be_narrower(native[1])
+    return False
+
+
+def _whole_number(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | None:
+    """CAST between types of whole numbers, which cuts off the upper bits."""
+    wanted = {name.value: name for name in INTEGERS}.get(node.to.sql(dialect="spark").upper())
+    inner = _native(node.this, columns)
+    kind = None if inner is None else type_of(inner, columns)
+    if wanted is None or inner is None or kind is None or kind.name not in INTEGERS:
+        return None
+    if inner[0] == "literal" and inner[1] < 1 << (8 * _BYTES[wanted] - 1):
+        return ("literal", inner[1], LogicalType(wanted))
+    return ("whole", inner, LogicalType(wanted))
 
 
 def _date_format(node: exp.TimeToStr, columns: Mapping[str, LogicalType]) -> Native | None:

@@ -39,19 +39,26 @@ SAME = [
     "CASE WHEN `id` > 1 THEN NULL WHEN `ok` IS NULL THEN NULL ELSE `ok` END", "(CASE WHEN `ok` THEN 1 ELSE 0 END) = 1",
 ]  # fmt: skip
 VALUES = [
-    "`place`.`city`", "`place`.`n`", "`place`.`in`.`since`", "`place`.`in`",
-    "CASE WHEN `id` = 1 THEN `at` WHEN `id` = 3 THEN `place`.`in`.`since` END",
+    "`id` + `id`", "`small` + `small`", "`small` * `small`", "`id` * 4611686018427387904", "`id` - `place`.`n`",
+    "`id` % 2", "CAST(`id` % CAST(3 AS INT) AS INT)", "CAST(`id` AS TINYINT)", "CAST(`id` * 1000000007 AS SMALLINT)",
+    "`small` % CAST(5 AS TINYINT)", "CAST(`small` AS BIGINT) + `id`", "CAST(300 AS TINYINT)",
+    "CAST(`small` AS INT) * CAST(70000 AS INT)", "`place`.`city`", "`place`.`n`", "`place`.`in`.`since`",
+    "`place`.`in`", "CASE WHEN `id` = 1 THEN `at` WHEN `id` = 3 THEN `place`.`in`.`since` END",
     "CASE WHEN NOT `ok` THEN `place` END", "CASE WHEN `ok` THEN `ratio` WHEN `id` > 2 THEN `ratio` END",
     "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
 UNSURE = [
     "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) = 'EU'",
-    "`region` LIKE 'e%'", "`region` = 'a\\\\b'", "`id` + 1 = 2", "`id` IN (1, 2)", "CAST(`id` AS STRING) = '1'",
-    "`other` = 1", "`region` AND `ok`", "`at` > '2024-01-01'", "`id` = 9223372036854775808", "region.name = 'x'",
-    "NOT `id`", "`id`", "'true'", "`place`.`City` = 'eu'", "`place`.`other` = 'eu'", "`place` = `place`",
-    "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1", "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END",
-    "CASE `id` WHEN 1 THEN `ok` END", "CASE WHEN `ok` THEN `small` ELSE `id` END = 1",
-    "CASE WHEN `ok` THEN `ok` = TRUE END", "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'",
+    "`region` LIKE 'e%'", "`region` = 'a\\\\b'", "`id` + `small` = 2", "2147483647 * 2 = 1",
+    "CASE WHEN `ok` THEN 2147483647 ELSE 1 END * 2 = 1", "`id` / 2 = 1", "`id` % 0 = 1", "`small` % 5 = 1",
+    "`id` % `id` = 1", "`ratio` + 1 = 1", "`price` * 2 = 1", "`id` + CAST(1 AS STRING) = 2",
+    "CAST(`ratio` AS INT) = 1", "TRY_CAST(`id` AS INT) = 1", "CAST(`region` AS INT) = 1", "`id` IN (1, 2)",
+    "CAST(`id` AS STRING) = '1'", "`other` = 1", "`region` AND `ok`", "`at` > '2024-01-01'",
+    "`id` = 9223372036854775808", "region.name = 'x'", "NOT `id`", "`id`", "'true'", "`place`.`City` = 'eu'",
+    "`place`.`other` = 'eu'", "`place` = `place`", "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1",
+    "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END", "CASE `id` WHEN 1 THEN `ok` END",
+    "CASE WHEN `ok` THEN `small` ELSE `id` END = 1", "CASE WHEN `ok` THEN `ok` = TRUE END",
+    "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'",
 ]  # fmt: skip
 
 
