@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +27,6 @@ from upsert_platform.core.destination import OPERATION, SEQUENCE
 from upsert_platform.core.model import Table
 from upsert_platform.core.task_runner import answers_of
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_batches
-from upsert_platform.engine.keys import bucket_rows, place_rows
 from upsert_platform.engine.native_insert import NativeInsert, count_deletes, deleted_rows
 
 if TYPE_CHECKING:
@@ -38,12 +36,12 @@ if TYPE_CHECKING:
 
 _BUCKET_ROWS: Final = 250_000
 """Changes of a bucket, about: what a task reduces at once."""
-_LEAST_BUCKETS: Final = 12
-"""A multiple of most numbers of shares, so that a share has buckets of its own."""
-_HELD_ROWS: Final = 1 << 17
-"""Rows that a task collects before it deals them."""
-_ROWS_OF_A_PART: Final = 4_000
-"""And at least so many for each bucket, or what is read later is in crumbs."""
+_LEAST_BUCKETS: Final = 16
+"""For ``sink.parallelism``, which may ask for more shares than there are cores."""
+_HELD_ROWS: Final = 1 << 19
+"""Rows that a task collects before it deals them, so that what is read later is not in crumbs."""
+_HELD_BYTES: Final = 64 << 20
+"""And at most about so many bytes of them."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,13 @@ class DealRows:
             0, system=system, folder=folder, attempt=self.attempt, buckets=self.buckets,
             group=self.table.primary_key or self.native.key,
         )  # fmt: skip
-        most = max(_HELD_ROWS, self.buckets * _ROWS_OF_A_PART)
         names = tuple(dict.fromkeys([*self.table.primary_key, *self.native.reads()]))
         found = change_batches(
             self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto,
             parts=self.native.parts(),
         )  # fmt: skip
         deleted = 0
-        for rows in _together(found, most):
+        for rows in _together(found):
             if self.table.primary_key:
                 writer.write(rows)
             else:
@@ -87,14 +84,17 @@ class DealRows:
         return writer.close(), deleted
 
 
-def _together(batches: Iterator[pa.RecordBatch], most: int) -> Iterator[pa.Table]:
-    """Rows in tables of about so many."""
+def _together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows in tables of bounded size; a batch that is larger is one by itself."""
     held: list[pa.RecordBatch] = []
+    rows = size = 0
     for batch in batches:
-        held.append(batch)
-        if sum(item.num_rows for item in held) >= most:
+        if held and (rows + batch.num_rows > _HELD_ROWS or size + batch.nbytes > _HELD_BYTES):
             yield pa.Table.from_batches(held)
-            held = []
+            held, rows, size = [], 0, 0
+        if batch.num_rows:
+            held.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
     if held:
         yield pa.Table.from_batches(held)
 
@@ -115,22 +115,13 @@ class DealtRows:
     buckets: int
 
     def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
-        """The rows of one of so many shares, and counts.
+        """The rows of one of so many shares, each of which has whole buckets, and counts.
 
         Those are ``met``, keys of several partitions, and ``deletes``, but for those of a source with a key.
         """
         system, folder = file_system(self.location)
-        whole = self.buckets % shares == 0  # then a bucket has keys of one share
-        for bucket in range(self.buckets):
-            if whole and bucket % shares != number:
-                continue
-            found = read_batches(self.parts, bucket, system=system, folder=folder)
-            mine = found if whole else (self._of_share(batch, number, shares) for batch in found)
-            yield from self._last(mine)
-
-    def _of_share(self, batch: pa.RecordBatch, number: int, shares: int) -> pa.RecordBatch:
-        places = place_rows(pa.Table.from_batches([batch]), self.key or self.native.key)
-        return batch.filter(pa.array(bucket_rows(places, shares, spread=False) == number))
+        for bucket in range(number, self.buckets, shares):
+            yield from self._last(read_batches(self.parts, bucket, system=system, folder=folder))
 
     def _last(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Table, dict[str, int]]]:
         """The change frame of all rows of some keys."""
@@ -149,30 +140,34 @@ class DealtRows:
 @contextmanager
 def dealt_rows(
     spark: SparkSession, native: NativeInsert, store: ChangelogStore, *, after: int, upto: int
-) -> Iterator[tuple[DealtRows, int]]:
+) -> Iterator[tuple[DealtRows, int] | None]:
     """Deal the changes of the batches after `after` up to `upto`, in Spark's workers; the files are gone afterwards.
 
     Yields:
-        What gives the rows, and how many deletes a source without a key has among them.
+        What gives the rows, and how many deletes a source without a key has among them. None where the folder of the
+        changelog takes no files.
     """
     files = [item for item in store.files() if item.may_hold(after=after, upto=upto)]
-    rows = store.about_rows(after=after, upto=upto)
-    buckets = _LEAST_BUCKETS * max(1, -(-rows // (_LEAST_BUCKETS * _BUCKET_ROWS)))
+    cores = max(1, int(spark.sparkContext.defaultParallelism))
+    wanted = max(_LEAST_BUCKETS, -(-store.about_rows(after=after, upto=upto) // _BUCKET_ROWS))
+    buckets = cores * -(-wanted // cores)
     attempt = uuid.uuid4().hex
-    count = min(len(files), max(1, int(spark.sparkContext.defaultParallelism)))
-    hands = deal(files, count) if files else []
     tasks = [
         DealRows(native, store.table, store.location, tuple(item.path for item in hand), after, upto, attempt, buckets)
-        for hand in hands
+        for hand in (deal(files, min(len(files), cores)) if files else ())
     ]
+    system, folder = file_system(store.location)
+    place = f"{folder}{FOLDER}/{attempt}"
+    try:
+        system.create_dir(place, recursive=True)
+    except OSError:
+        yield None
+        return
     try:
         answers = answers_of(spark, tasks, what=f"read changes of table '{store.table.name}'") if tasks else []
         parts = tuple(part for part, _ in answers if part is not None)
-        yield (
-            DealtRows(native, tuple(store.table.primary_key), store.location, parts, buckets),
-            int(np.sum([deleted for _, deleted in answers])),
-        )
+        key = tuple(store.table.primary_key)
+        yield DealtRows(native, key, store.location, parts, buckets), sum(deleted for _, deleted in answers)
     finally:
-        system, folder = file_system(store.location)
         with suppress(OSError):  # what stays is removed with other garbage
-            system.delete_dir(f"{folder}{FOLDER}/{attempt}")
+            system.delete_dir(place)

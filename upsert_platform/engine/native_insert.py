@@ -154,7 +154,8 @@ class SharesOfSpan:
 
     def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
         """The rows of one of so many shares, and the counts of `NativeInsert.changes_of`."""
-        for part in self.span(numbers_of(range(number, self.tasks, shares))):
+        mine = range(number, self.tasks, shares)
+        for part in self.span(numbers_of(mine)) if mine else ():  # without a number it would read keys for nothing
             yield self.insert.changes_of(pa.Table.from_batches([part]), sequence=SEQUENCE)
 
 

@@ -8,6 +8,7 @@ written out: what is left of these few forms means the same in Spark and in Arro
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -42,8 +43,9 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
         parsed = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError:
         return None
-    if any(item.sql(dialect="spark") not in text for item in parsed.find_all(exp.TimeToStr)):
-        return None  # a pattern of which the parser made another
+    formats = Counter(item.sql(dialect="spark") for item in parsed.find_all(exp.TimeToStr))
+    if any(text.count(written) < times for written, times in formats.items()):
+        return None  # a pattern of which the parser made another, which may stand beside it
     if "TRY_CAST" in text.upper():  # the parser takes both for one, and numbers that do not fit are null there
         return None
     return _native(parsed, columns)

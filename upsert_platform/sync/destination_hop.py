@@ -51,7 +51,7 @@ from upsert_platform.sync.leased import leased
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.position import check_position
 from upsert_platform.sync.transform import change_frame, computed, failed_rows
-from upsert_platform.writing.outcomes import TaskStats, Written
+from upsert_platform.writing.outcomes import TaskStats, Written, raising_what_tasks_raised
 from upsert_platform.writing.same_key import join_by_key
 
 if TYPE_CHECKING:
@@ -239,7 +239,10 @@ class DestinationHop:
         if insert is None or (spark.on_cluster and not self.target.source.table.primary_key):
             return None
         session = spark.open()
-        with insert.shares_of(session, self.store, after=span.after, upto=span.upto) as found:
+        with (
+            raising_what_tasks_raised(f"table '{self.destination.name}'"),
+            insert.shares_of(session, self.store, after=span.after, upto=span.upto) as found,
+        ):
             if found is None:
                 return None
             share, deleted = found

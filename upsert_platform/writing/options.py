@@ -24,7 +24,8 @@ class WrittenSettings(Settings):
         "sink.parallelism",
         None,
         origin="flink",
-        description="Writing tasks; as many as the changes have partitions by default.",
+        description="Writing tasks; by default one per core where they make the rows themselves, else as many as the"
+        " changes have partitions.",
         ge=1,
     )
     on_error: Annotated[Literal["quarantine", "fail"], BeforeValidator(lowered)] = option(

@@ -47,3 +47,10 @@ def test_other_patterns_are_sparks(pattern: str) -> None:
 @pytest.mark.parametrize("kind", ["TIMESTAMP_LTZ(3)", "STRING", "DATE"])
 def test_what_a_time_zone_changes_is_sparks(kind: str) -> None:
     assert native_form("DATE_FORMAT(`at`, 'yyyy')", {"at": parse_type(kind)}) is None
+
+
+def test_a_pattern_is_none_that_stands_beside_it() -> None:
+    one, other = "DATE_FORMAT(`at`, 'y-MM')", "DATE_FORMAT(`at`, 'yyyy-MM')"
+    kinds = {"at": parse_type("TIMESTAMP(3)"), "ok": parse_type("BOOLEAN")}
+    assert native_form(f"CASE WHEN `ok` THEN {one} ELSE {other} END", kinds) is None
+    assert native_form(f"CASE WHEN `ok` THEN {other} ELSE {other} END", kinds) is not None

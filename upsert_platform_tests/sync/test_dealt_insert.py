@@ -17,7 +17,8 @@ from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.summed_in_tasks import ExpectedRows
 from upsert_platform.changelog.upkeep import remove_unused
-from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.destination import BatchSpan
+from upsert_platform.core.errors import ChangelogError, DestinationError
 from upsert_platform.core.task_runner import RowsOfTasks
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine import dealt_rows as dealing
@@ -25,6 +26,7 @@ from upsert_platform.engine.dealt_rows import dealt_rows
 from upsert_platform.sync import equal_in_tasks
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.destination_hop import DestinationHop
+from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.writing.outcomes import TaskStats, run_tasks
 from upsert_platform_tests.sql.reading import errors
 from upsert_platform_tests.sql.reading import read as read_sql
@@ -55,11 +57,16 @@ NOON = dt.datetime(2026, 1, 1, 12, 0, 0, 123_456)  # noqa: DTZ001 - TIMESTAMP ha
 KINDS = [rows.KIND_INSERT] * 6 + [rows.KIND_UPDATE_AFTER, rows.KIND_UPDATE_BEFORE, rows.KIND_DELETE]
 
 
+class _Several(TaskMemory):
+    def writes_in_tasks(self) -> bool:
+        return True
+
+
 def hop_of(name: str, path: Path, store: ChangelogStore | None = None) -> DestinationHop:
     scripts, problems = read_sql(f"{SOURCE} INSERT INTO dst {INSERTS[name]};")
     assert errors(problems) == []
     source, target, insert = scripts.tables["src"], scripts.tables["dst"], scripts.inserts[0]
-    destination = TaskMemory(Place(), {column.name: str(column.type) for column in target.physical_columns})
+    destination = _Several(Place(), {column.name: str(column.type) for column in target.physical_columns})
     destination.primary_key = target.primary_key
     bound = Target(target, insert, type("Source", (), {"table": source})(), None, None)  # type: ignore[arg-type]
     found = store or ChangelogStore(str(path / "src"), source)
@@ -108,7 +115,6 @@ def test_the_changes_are_those_of_spark(
     name: str, after: int, upto: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dealing, "_HELD_ROWS", 50)
-    monkeypatch.setattr(dealing, "_ROWS_OF_A_PART", 1)
     monkeypatch.setattr(latest, "TASK_ROWS", 10)  # rows that cannot count are let go on the way
     hop = hop_of(name, tmp_path)
     fill(hop.store)
@@ -120,7 +126,7 @@ def test_the_changes_are_those_of_spark(
     alone, _ = insert.of_span(hop.store, paths, after=after, upto=upto)()
     assert texts(alone) == expected
     with dealt_rows(spark, insert.native, hop.store, after=after, upto=upto) as (share, deleted):
-        for shares in (1, 2, 5):  # 5 shares have no buckets of their own
+        for shares in (1, 2, 5):
             found = [table for number in range(shares) for table, _ in share(number, shares)]
             assert texts(pa.concat_tables(found)) == expected, shares
     assert 0 < deleted < 120
@@ -142,6 +148,35 @@ def test_a_check_expects_what_spark_computes(
     assert dealt == by_spark
     assert (dealt.expected.rows, dealt.deleted.rows) > (3, 3)
     assert sum(map(len, keys)) == sum(map(len, other_keys)) == 8 * dealt.rows
+
+
+def test_what_a_task_holds_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dealing, "_HELD_ROWS", 10)
+    monkeypatch.setattr(dealing, "_HELD_BYTES", 1000)
+    sizes = [(4, 1), (0, 1), (4, 1), (4, 1), (1, 900), (1, 200), (25, 1), (1, 5000), (1, 1)]
+    batches = [pa.record_batch({"t": ["x" * width] * count}) for count, width in sizes]
+    found = [table.num_rows for table in dealing._together(iter(batches))]
+    assert found == [8, 5, 1, 25, 1, 1]
+    assert sum(found) == sum(count for count, _ in sizes)
+
+
+def test_a_changelog_whose_folder_takes_no_files_is_left_to_spark(tmp_path: Path, spark: SparkSession) -> None:
+    hop = hop_of("fields", tmp_path)
+    fill(hop.store, batches=1)
+    insert = hop.arrow_insert(after=0, upto=1)
+    assert insert is not None
+    Path(hop.store.uri, exchanges.FOLDER).write_text("a file in the place of the folder")
+    with insert.shares_of(spark, hop.store, after=0, upto=1) as found:
+        assert found is None
+
+
+def test_a_damaged_file_is_told_by_name(tmp_path: Path, spark: SparkSession) -> None:
+    hop = hop_of("fields", tmp_path)
+    fill(hop.store, batches=1)
+    for item in hop.store.files():
+        Path(hop.store.uri, item.path).write_bytes(b"no file of Parquet at all")
+    with pytest.raises(ChangelogError, match="part-"):
+        hop._applied_by_tasks(OnDemand(lambda: spark, rows=0), BatchSpan(0, 1, "c", "run"), None, None)  # type: ignore[arg-type]
 
 
 def _counted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
