@@ -69,17 +69,6 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Then:
-    """Two functions for ``mapInArrow``, one after the other in the same task."""
-
-    first: Task
-    then: Task
-
-    def __call__(self, batches: Batches) -> Batches:
-        return self.then(self.first(batches))
-
-
-@dataclass(frozen=True)
 class KeysOfRows:
     """Hashes of the keys of change rows, by the task that wants them: sooner made anew than sent to it.
 

@@ -99,7 +99,7 @@ def answers_of(spark: SparkSession, tasks: Sequence[Callable[[], _T]], *, what: 
 
 
 def numbers_of(places: Sequence[int]) -> Iterator[pa.RecordBatch]:
-    """Numbers as a function for ``mapInArrow`` gets them that makes rows by numbers."""
+    """The input of a function for ``mapInArrow`` that makes rows of numbers: one batch of them."""
     import pyarrow as pa
 
     yield pa.record_batch([pa.array(places, pa.int64())], names=[_NUMBER])

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from upsert_platform.changelog.change_rows import change_batches
 from upsert_platform.changelog.exchanges import FOLDER
@@ -23,11 +22,10 @@ from upsert_platform.changelog.latest import LastRows
 from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.rows import BATCH, KIND, PARTITIONS_MET
 from upsert_platform.changelog.tables import TableLocation, file_system
-from upsert_platform.core.destination import OPERATION, SEQUENCE
-from upsert_platform.core.model import Table
+from upsert_platform.core.destination import OPERATION
 from upsert_platform.core.task_runner import answers_of
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_batches
-from upsert_platform.engine.native_insert import NativeInsert, count_deletes, deleted_rows
+from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert, deleted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,41 +44,30 @@ _HELD_BYTES: Final = 64 << 20
 
 @dataclass(frozen=True)
 class DealRows:
-    """The task that reads the changes of some files, and deals them.
+    """The task that reads the changes of some files of a span, and deals them.
 
     Attributes:
-        table: of the source, as declared.
-        paths: relative to the changelog.
+        attempt: names the folder of the exchange.
     """
 
-    native: NativeInsert
-    table: Table
-    location: TableLocation
-    paths: tuple[str, ...]
-    after: int
-    upto: int
+    span: ChangesOfSpan
     attempt: str
     buckets: int
 
     def __call__(self) -> tuple[Part | None, int]:
         """Return the file of an exchange, and how many deletes were read of a source without a key."""
-        system, folder = file_system(self.location)
+        native, key = self.span.native, self.span.table.primary_key
+        system, folder = file_system(self.span.location)
         writer = ExchangeWriter(
-            0, system=system, folder=folder, attempt=self.attempt, buckets=self.buckets,
-            group=self.table.primary_key or self.native.key,
-        )  # fmt: skip
-        names = tuple(dict.fromkeys([*self.table.primary_key, *self.native.reads()]))
-        found = change_batches(
-            self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto,
-            parts=self.native.parts(),
-        )  # fmt: skip
+            0, system=system, folder=folder, attempt=self.attempt, buckets=self.buckets, group=key or native.key
+        )
         deleted = 0
-        for rows in _together(found):
-            if self.table.primary_key:
+        for rows in _together(self.span.read(change_batches)):
+            if key:
                 writer.write(rows)
             else:
                 deleted += deleted_rows(rows)
-                writer.write(self.native.every_change(rows))
+                writer.write(native.every_change(rows))
         return writer.close(), deleted
 
 
@@ -115,9 +102,11 @@ class DealtRows:
     buckets: int
 
     def __call__(self, number: int, shares: int) -> Iterator[tuple[pa.Table, dict[str, int]]]:
-        """The rows of one of so many shares, each of which has whole buckets, and counts.
+        """The rows of one of so many shares, each of which has whole buckets.
 
-        Those are ``met``, keys of several partitions, and ``deletes``, but for those of a source with a key.
+        Returns:
+            The parts of the frame, with the counts of `NativeInsert.changes_of`, or, of a source without a key, of
+            `NativeInsert.told`.
         """
         system, folder = file_system(self.location)
         for bucket in range(number, self.buckets, shares):
@@ -132,9 +121,7 @@ class DealtRows:
             return
         names = (*(column.name for column in self.native.columns), OPERATION, BATCH, PARTITIONS_MET)
         for part in LastRows(self.native.key, names)(batches):
-            changes = pa.Table.from_batches([part]).rename_columns({BATCH: SEQUENCE})
-            met = pc.sum(pc.greater(changes.column(PARTITIONS_MET), 1)).as_py() or 0
-            yield changes.drop_columns([PARTITIONS_MET]), {"met": met, "deletes": count_deletes(changes)}
+            yield self.native.told(pa.Table.from_batches([part]))
 
 
 @contextmanager
@@ -152,10 +139,11 @@ def dealt_rows(
     wanted = max(_LEAST_BUCKETS, -(-store.about_rows(after=after, upto=upto) // _BUCKET_ROWS))
     buckets = cores * -(-wanted // cores)
     attempt = uuid.uuid4().hex
-    tasks = [
-        DealRows(native, store.table, store.location, tuple(item.path for item in hand), after, upto, attempt, buckets)
+    spans = [
+        ChangesOfSpan(native, store.table, store.location, tuple(item.path for item in hand), after, upto)
         for hand in (deal(files, min(len(files), cores)) if files else ())
     ]
+    tasks = [DealRows(span, attempt, buckets) for span in spans]
     system, folder = file_system(store.location)
     place = f"{folder}{FOLDER}/{attempt}"
     try:

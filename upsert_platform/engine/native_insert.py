@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,7 @@ from upsert_platform.core.task_runner import numbers_of
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.engine.steps import columns_of, evaluate, parts_read
 
+_T = TypeVar("_T")
 _MICROSECOND_DIGITS: Final = 6
 
 
@@ -78,11 +79,16 @@ class NativeInsert:
         return pa.table(found).combine_chunks()
 
     def changes_of(self, reduced: pa.Table, *, sequence: str) -> tuple[pa.Table, dict[str, int]]:
-        """As `changes`, with counts: ``met``, keys that came from more than one partition, and ``deletes``, those of
-        rows that do not meet the condition."""
+        """As `changes`, with counts.
+
+        Args:
+            reduced: one row per key, with `PARTITIONS_MET`.
+
+        Returns:
+            The counts are ``met``, keys of several partitions, and ``deletes`` of rows that do not meet the condition.
+        """
         changes = self.changes(reduced, sequence=sequence)
-        met = pc.sum(pc.greater(reduced.column(PARTITIONS_MET), 1)).as_py() or 0
-        return changes, {"met": met, "deletes": count_deletes(changes) - deleted_rows(reduced)}
+        return changes, {"met": _met(reduced), "deletes": count_deletes(changes) - deleted_rows(reduced)}
 
     def every_change(self, rows: pa.Table) -> pa.Table:
         """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.
@@ -97,13 +103,18 @@ class NativeInsert:
         found = self._computed(rows, _is_put(rows))
         return pa.table(found | {name: rows.column(name) for name in ORDER}).combine_chunks()
 
-    def last_changes(self, changes: pa.Table) -> tuple[pa.Table, int]:
-        """The change frame of changes of `every_change`: the last one of each key; and how many keys met in several
-        partitions."""
-        last = last_rows(changes, key=self.key)
-        met = pc.sum(pc.greater(last.column(PARTITIONS_MET), 1)).as_py() or 0
+    def told(self, last: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+        """The change frame of the rows of `every_change` that count, with counts.
+
+        Args:
+            last: one row per key, with `PARTITIONS_MET`.
+
+        Returns:
+            The counts are ``met``, keys of several partitions, and ``deletes``.
+        """
         names = [column.name for column in self.columns]
-        return last.select([*names, OPERATION, BATCH]).rename_columns([*names, OPERATION, SEQUENCE]), met
+        changes = last.select([*names, OPERATION, BATCH]).rename_columns([*names, OPERATION, SEQUENCE])
+        return changes, {"met": _met(last), "deletes": count_deletes(changes)}
 
     def _computed(self, rows: pa.Table, put: Any) -> dict[str, Any]:
         """The target's columns, with nulls outside the key of rows that are not put; and `_op`."""
@@ -182,16 +193,26 @@ class ChangesOfSpan:
         Those are ``met``, keys that came from more than one partition, and ``unmatched``, deletes of rows that do not
         meet the insert's WHERE.
         """
-        names = tuple(dict.fromkeys([*self.table.primary_key, *self.native.reads()]))
-        rows = changes_of_files(
-            self.table, self.location, self.paths, columns=names, after=self.after, upto=self.upto,
+        rows = self.read(changes_of_files)
+        if self.table.primary_key:
+            changes, counts = self.native.changes_of(last_rows(rows, key=self.table.primary_key), sequence=BATCH)
+            deleted = 0
+        else:
+            changes, counts = self.native.told(last_rows(self.native.every_change(rows), key=self.native.key))
+            deleted = deleted_rows(rows)
+        return changes, {"met": counts["met"], "unmatched": max(0, counts["deletes"] - deleted)}
+
+    def read(self, reader: Callable[..., _T]) -> _T:
+        """Return the rows of the span by a reader: `changes_of_files` or `change_batches`."""
+        names = dict.fromkeys([*self.table.primary_key, *self.native.reads()])
+        return reader(
+            self.table, self.location, self.paths, columns=tuple(names), after=self.after, upto=self.upto,
             parts=self.native.parts(),
         )  # fmt: skip
-        if not self.table.primary_key:
-            changes, met = self.native.last_changes(self.native.every_change(rows))
-            return changes, {"met": met, "unmatched": max(0, count_deletes(changes) - deleted_rows(rows))}
-        changes, counts = self.native.changes_of(last_rows(rows, key=self.table.primary_key), sequence=BATCH)
-        return changes, {"met": counts["met"], "unmatched": max(0, counts["deletes"])}
+
+
+def _met(rows: pa.Table) -> int:
+    return int(pc.sum(pc.greater(rows.column(PARTITIONS_MET), 1)).as_py() or 0)
 
 
 def deleted_rows(rows: pa.Table) -> int:

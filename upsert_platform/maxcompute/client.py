@@ -40,6 +40,8 @@ _STATEMENT_SECONDS = 600.0
 _SPLIT_ROWS = 200_000
 PARTIAL_UPDATES: Final = "acid.partial.fields.update.enable"
 """Table property of a Delta table in which rows may set some of their columns."""
+NO_INSTANCE: Final = "ODPS-0410021"
+"""Code of an error about a statement that the service no longer knows: it may have run, and says nothing of tables."""
 _MISSING_TABLE = ("NoSuchTable", "NoSuchObject", "ODPS-0130131")
 
 
@@ -269,6 +271,8 @@ class Client:
             failure = to_service_error(error, self.connection)
             if failure.status is None and not failure.code:
                 explain(failure, self.connection, f"'{_shown(statement)}'")
+            if NO_INSTANCE in str(failure):  # the code of the answer, NoSuchObject, is that of a missing table too
+                raise ServiceError(str(failure), status=failure.status, code=NO_INSTANCE, sure=False) from None
             raise failure from None
 
     def query(self, statement: str) -> list[dict[str, str | None]]:

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.destination import Verdict
-from upsert_platform.maxcompute.client import Client
+from upsert_platform.maxcompute.client import NO_INSTANCE, Client
 from upsert_platform.maxcompute.connection import ServiceError, explain, is_foreign, to_service_error
 from upsert_platform.maxcompute.names import TableName, quote, sql_text
 from upsert_platform.writing.lease import Tenure
@@ -194,12 +194,15 @@ class ControlTable:
             EndpointError: no answer, or no right to read it.
             DestinationError: any other refusal.
         """
-        try:
-            row = self._stored() if self._storage is not None else self._selected()
-        except ServiceError as error:
-            if _says_missing(error):
-                return ControlRecord()
-            explain(error, self._client.connection, f"reading the control table '{self._name}'")
+        for attempt in range(_TRIES):
+            try:
+                row = self._stored() if self._storage is not None else self._selected()
+                break
+            except ServiceError as error:
+                if _says_missing(error):
+                    return ControlRecord()
+                if error.code != NO_INSTANCE or attempt + 1 >= _TRIES:
+                    explain(error, self._client.connection, f"reading the control table '{self._name}'")
         if row is None:
             return ControlRecord()
         numbers = {name: int(row[name] or 0) for name in _NUMBERS}
@@ -320,7 +323,8 @@ class ControlTable:
         """Waits before another try after a conflict or a lost answer; explains any other error."""
         conflict = re.search(r"conflict|transaction|concurren|lock", str(error), re.IGNORECASE)
         passing = error.status is not None and (error.status >= 500 or error.status == 429)
-        if attempt + 1 >= _TRIES or not (conflict or passing):
+        lost = error.code == NO_INSTANCE  # the statement may have run: whoever tries again has read the record
+        if attempt + 1 >= _TRIES or not (conflict or passing or lost):
             explain(error, self._client.connection, f"writing the control table '{self._name}'")
         time.sleep(0.2 * 2**attempt)
 

@@ -255,7 +255,7 @@ class DestinationHop:
     def arrow_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
         """Return the insert where Arrow computes it of a span of batches; None where Spark has to. No JVM.
 
-        Of a source without a key nobody could tell there what a replay brought back (`_reduced`).
+        A span of a source without a key that a replay came into is Spark's: see `_reduced`.
         """
         insert = ArrowInsert.of(self.target, self.destination)
         if insert is None or self.target.source.table.primary_key:

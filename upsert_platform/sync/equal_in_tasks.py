@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from upsert_platform.changelog.counting_rows import Drawn
     from upsert_platform.changelog.summed_in_tasks import ExpectedRows, GivenKeys, Hashes, Task, Told
-    from upsert_platform.engine.native_insert import NativeInsert
+    from upsert_platform.engine.native_insert import NativeInsert, SharesOfSpan
 
 
 class Equality(NamedTuple):
@@ -162,11 +162,11 @@ class _ByArrow(NamedTuple):
     span: SpanReduction
     insert: NativeInsert
 
-    def changes(self) -> Task:
-        """Gives the change rows of a task's share, one per key."""
-        from upsert_platform.engine.native_insert import ChangesOfRows
+    def shares(self) -> SharesOfSpan:
+        """Gives the change rows of a share, one per key."""
+        from upsert_platform.engine.native_insert import SharesOfSpan
 
-        return ChangesOfRows(self.span, self.insert)
+        return SharesOfSpan(self.span, self.span.tasks, self.insert)
 
     def keys(self) -> Task:
         """Gives all change rows with nothing but their keys, several of a key, to any task."""
@@ -209,19 +209,28 @@ def _expected(
     spark: SparkSession, hop: DestinationHop, task: ExpectedRows, by_arrow: _ByArrow | None, *, since: int, upto: int
 ) -> tuple[Told, list[bytes]]:
     """The sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
-    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL, Then
-
     if by_arrow is not None:
-        return _in_shares(spark, Then(by_arrow.changes(), task), by_arrow.span.tasks, evenly=True)
+        return _summed_shares(spark, hop, by_arrow.shares(), task)
     insert = hop.arrow_insert(after=since, upto=upto)
     if insert is not None:
-        shares = max(1, int(spark.sparkContext.defaultParallelism))
         with insert.shares_of(spark, hop.store, after=since, upto=upto) as made:
             if made is not None:
-                tasks = [partial(_summed, partial(made[0], number, shares), task) for number in range(shares)]
-                found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
-                return _sums_of(row for rows in found for row in rows)
+                return _summed_shares(spark, hop, made[0], task)
+    from upsert_platform.changelog.summed_in_tasks import TOLD_DDL
+
     return _sums_of(hop.changes(spark, after=since, upto=upto).mapInArrow(task, TOLD_DDL).collect())
+
+
+def _summed_shares(
+    spark: SparkSession,
+    hop: DestinationHop,
+    share: Callable[[int, int], Iterator[tuple[pa.Table, dict[str, int]]]],
+    task: ExpectedRows,
+) -> tuple[Told, list[bytes]]:
+    shares = max(1, int(spark.sparkContext.defaultParallelism))
+    tasks = [partial(_summed, partial(share, number, shares), task) for number in range(shares)]
+    found = answers_of(spark, tasks, what=f"check table '{hop.destination.name}'")
+    return _sums_of(row for rows in found for row in rows)
 
 
 def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: ExpectedRows) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 from upsert_platform.core.destination import Verdict
 from upsert_platform.core.errors import EndpointError, LeaseHeldError
 from upsert_platform.maxcompute.client import Client
-from upsert_platform.maxcompute.connection import Connection
+from upsert_platform.maxcompute.connection import Connection, ServiceError
 from upsert_platform.maxcompute.control import ControlRecord, ControlTable, Pending, destination_key
 from upsert_platform.maxcompute.lease import ControlLease
 from upsert_platform.maxcompute.maxstorage import MaxStorage
@@ -100,6 +101,39 @@ def test_a_change_made_from_an_old_record_is_refused(control: ControlTable) -> N
     assert control.swap(old, replace(old, applied_batch=1)) is not None
     assert control.swap(old, replace(old, applied_batch=2)) is None
     assert control.read().applied_batch == 1
+
+
+@pytest.mark.parametrize("ran", [True, False])
+def test_a_statement_that_a_service_no_longer_knows_is_tried_again(
+    control: ControlTable, client: Client, monkeypatch: pytest.MonkeyPatch, ran: bool
+) -> None:
+    """As one does that was ended and started again: the first INSERT, UPDATE and SELECT are lost with their answers."""
+    finish = client._finish
+    forgotten: list[str] = []
+
+    def lost() -> NoReturn:
+        text = "NoSuchObject: RequestId: 1\nODPS-0410021:Instance not found - 20260101a"
+        raise ServiceError(text, status=404, code="NoSuchObject", sure=True)
+
+    def forget(statement: str, hints: dict[str, str], timeout: float) -> Any:
+        kind = statement.split()[0]
+        first = kind in ("INSERT", "UPDATE", "SELECT") and kind not in forgotten
+        done = finish(statement, hints, timeout) if ran or not first else None
+        if first:
+            forgotten.append(kind)
+            return client._about(lost, statement)
+        return done
+
+    old = control.ensure()
+    monkeypatch.setattr(client, "_finish", forget)
+    assert control.read() == old
+    changed = control.swap(old, replace(old, applied_batch=3))
+    assert changed is not None
+    assert changed == control.read()
+    assert (changed.revision, changed.applied_batch) == (2, 3)
+    other = ControlTable(client, control._name, key="u", label="u")
+    assert other.ensure().revision == 1
+    assert sorted(forgotten) == ["INSERT", "SELECT", "UPDATE"]
 
 
 def test_of_many_changes_made_at_once_exactly_one_wins(
