@@ -72,9 +72,10 @@ class NativeInsert:
             sequence: the column of the batch that a row is of.
         """
         put = _is_put(reduced)
+        known: dict[Native, Any] = {}
         if self.condition is not None:
-            put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced), False))
-        found = self._computed(reduced, put)
+            put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced, known), False))
+        found = self._computed(reduced, put, known)
         found[SEQUENCE] = reduced.column(sequence)
         return pa.table(found).combine_chunks()
 
@@ -100,7 +101,7 @@ class NativeInsert:
         """
         if self.condition is not None:
             rows = rows.filter(pc.fill_null(evaluate(self.condition, rows), False))
-        found = self._computed(rows, _is_put(rows))
+        found = self._computed(rows, _is_put(rows), {})
         return pa.table(found | {name: rows.column(name) for name in ORDER}).combine_chunks()
 
     def told(self, last: pa.Table) -> tuple[pa.Table, dict[str, int]]:
@@ -116,7 +117,7 @@ class NativeInsert:
         changes = last.select([*names, OPERATION, BATCH]).rename_columns([*names, OPERATION, SEQUENCE])
         return changes, {"met": _met(last), "deletes": count_deletes(changes)}
 
-    def _computed(self, rows: pa.Table, put: Any) -> dict[str, Any]:
+    def _computed(self, rows: pa.Table, put: Any, known: dict[Native, Any]) -> dict[str, Any]:
         """The target's columns, with nulls outside the key of rows that are not put; and `_op`."""
         every = pc.all(put, min_count=0).as_py()
         found: dict[str, Any] = {}
@@ -126,7 +127,7 @@ class NativeInsert:
             if value is None:
                 found[column.name] = pa.nulls(rows.num_rows, kind)
                 continue
-            array = _cut(evaluate(value, rows), column.type, self.digits)
+            array = _cut(evaluate(value, rows, known), column.type, self.digits)
             if column.name not in self.key and not every:
                 array = _where(put, array)
             found[column.name] = array

@@ -18,6 +18,7 @@ from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest,
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.date_texts import date_texts
 from upsert_platform.engine.panes import rows_of_panes
+from upsert_platform.engine.text_values import group_of, part_of, with_case
 from upsert_platform.engine.unnest import unnested
 
 WEIGHT: Final = internal("w")
@@ -27,6 +28,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
+_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +142,27 @@ def _project(table: pa.Table, step: ProjectStep) -> pa.Table:
     return pa.table(columns)
 
 
-def evaluate(native: Native, table: pa.Table) -> Any:
-    """The values of an expression, one per row."""
+def evaluate(native: Native, table: pa.Table, known: dict[Native, Any] | None = None) -> Any:
+    """The values of an expression, one per row.
+
+    Args:
+        known: values of costly parts, of the same table: those that are here are not computed again, others are added.
+    """
+    if known is not None and native[0] in _COSTLY:
+        if native not in known:
+            known[native] = _evaluated(native, table, known)
+        return known[native]
+    return _evaluated(native, table, known)
+
+
+def _evaluated(native: Native, table: pa.Table, known: dict[Native, Any] | None) -> Any:
     operator, *operands = native
     if operator == "column":
         return table.column(operands[0])
     if operator == "literal":
         value, kind = operands
         return pa.chunked_array([pa.repeat(pa.scalar(value, arrow_type(kind)), table.num_rows)])
-    values = [evaluate(operand, table) for operand in operands if isinstance(operand, tuple)]
+    values = [evaluate(operand, table, known) for operand in operands if isinstance(operand, tuple)]
     if operator in _BINARY:
         return _BINARY[operator](*values)
     match operator:
@@ -177,8 +191,18 @@ def evaluate(native: Native, table: pa.Table) -> Any:
             return values[0].cast(arrow_type(operands[1]), safe=False)
         case "date format":
             return date_texts(values[0], operands[1])
-        case "widen":
+        case "widen" | "decimal":
             return values[0].cast(arrow_type(operands[1]))
+        case "lower" | "upper":
+            return with_case(values[0], upper=operator == "upper")
+        case "split":
+            return pc.split_pattern(values[0], pattern=operands[1])
+        case "part":
+            return part_of(values[0], operands[1])
+        case "like":
+            return pc.match_substring_regex(values[0], pattern=operands[1])
+        case "group":
+            return group_of(values[0], operands[1])
     raise AssertionError(operator)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from upsert_platform.core.types import LogicalType, TypeName, spark_type
-from upsert_platform.sql.casts import cast
+from upsert_platform.sql.casts import cast, whole_digits
 from upsert_platform.sql.functions.numbers import divide, exact, remainder
 from upsert_platform.sql.functions.signatures import FunctionFault
 from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact
@@ -31,7 +33,10 @@ def arithmetic(operator: str, left: Rendered, right: Rendered) -> Rendered:
         one, other = (_decimal(side) for side in (left, right))
     else:
         one, other = cast(left, kind).wrapped, cast(right, kind).wrapped
-    return made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
+    found = made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
+    if operator == "*" and is_exact(kind):  # the type has room for a digit more than a product can have
+        found = replace(found, most_whole=whole_digits(left) + whole_digits(right))
+    return found
 
 
 def _decimal(value: Rendered) -> str:

@@ -91,7 +91,7 @@ def cast(value: Rendered, to: LogicalType, *, safe: bool = False, implicit: bool
             sql = f"CASE WHEN NOT COALESCE({lost}, FALSE) THEN {sql} END"
         else:
             fails = fails_when(lost, f"a text in a collection cannot be cast to {replace(to, nullable=True)}")
-    elif implicit and to.name is _N.DECIMAL and value.root in NUMBERS and not _has_room(value.type, to):
+    elif implicit and to.name is _N.DECIMAL and value.root in NUMBERS and not _has_room(value, to):
         fails = fails_when(f"{value.wrapped} IS NOT NULL AND ({sql}) IS NULL", f"a number does not fit {to}")
     return made(sql, to, value, fails=fails)
 
@@ -118,13 +118,20 @@ def _lost(sql: str, source: LogicalType, to: LogicalType) -> str | None:
     return f"({' OR '.join(found)})" if found else None
 
 
-def _has_room(source: LogicalType, to: LogicalType) -> bool:
-    """Return whether a DECIMAL takes every value of an exact number type, rounded to its scale."""
-    if not is_exact(source):
+def _has_room(value: Rendered, to: LogicalType) -> bool:
+    """Return whether a DECIMAL takes every value of an exact number, rounded to its scale."""
+    if value.type is None or not is_exact(value.type):
         return False
-    given = as_decimal(source)
-    room = (to.precision or 0) - (to.scale or 0) - ((given.precision or 0) - (given.scale or 0))
-    return room > 0 or (room == 0 and (to.scale or 0) >= (given.scale or 0))
+    room = (to.precision or 0) - (to.scale or 0) - whole_digits(value)
+    return room > 0 or (room == 0 and (to.scale or 0) >= (as_decimal(value.type).scale or 0))
+
+
+def whole_digits(value: Rendered) -> int:
+    """The digits before the point that an exact number has at most."""
+    assert value.type is not None
+    given = as_decimal(value.type)
+    by_type = (given.precision or 0) - (given.scale or 0)
+    return by_type if value.most_whole is None else min(by_type, value.most_whole)
 
 
 def _shown(to: LogicalType) -> str:

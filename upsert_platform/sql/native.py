@@ -1,5 +1,5 @@
 """Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, comparisons within a family of types,
-arithmetic of whole numbers, CASE and DATE_FORMAT.
+arithmetic of whole numbers, products of decimals, CASE, DATE_FORMAT and a few functions of texts (`native_texts`).
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final, cast
 
 import sqlglot
@@ -18,6 +19,8 @@ from sqlglot.errors import SqlglotError
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.sql import native_texts
+from upsert_platform.sql.numbers import as_decimal
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
@@ -28,6 +31,9 @@ _BYTES: Final = {TypeName.TINYINT: 1, TypeName.SMALLINT: 2, TypeName.INT: 4, Typ
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
 _PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
 _LEAST_LONG: Final = 1 << 63
+_MOST_DIGITS: Final = 38
+_ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'])*")
+"""Texts whose escapes, of a backslash or a quote, every parser reads alike."""
 
 
 def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
@@ -37,7 +43,7 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
         text: of `expressions.render`.
         columns: that it may name, with their types.
     """
-    if "\\" in text:  # an escape in a literal: parsers disagree about them
+    if not _ESCAPES.fullmatch(text):
         return None
     try:
         parsed = sqlglot.parse_one(text, dialect="spark")
@@ -62,6 +68,9 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
         return _literal(node)
     if type(node) in _COMPARISONS:
         return _comparison(node, columns)
+    if isinstance(node, exp.Or) and (value := native_texts.is_text(node)) is not None:
+        known = _text(value, columns)  # it is null where the text is
+        return ("=", known, known) if known is not None else None
     if isinstance(node, (exp.And, exp.Or)):
         sides = [_truth(side, columns) for side in (node.this, node.expression)]
         return (node.key, *sides) if all(side is not None for side in sides) else None
@@ -78,8 +87,8 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
     if type(node) in _ARITHMETIC:
         return _arithmetic(node, columns)
     if isinstance(node, exp.Cast):
-        return _whole_number(node, columns)
-    return None
+        return _whole_number(node, columns) or _decimal(node, columns)
+    return native_texts.native_form(node, lambda inner: _text(inner, columns))
 
 
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
@@ -110,12 +119,15 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
             return next(item.type for item in row.fields if item.name == native[2]) if row is not None else None
         case "case":
             return type_of(native[2], columns)
-        case "date format":
+        case "date format" | "part" | "group":
             return STRING
-        case "whole":
+        case "whole" | "decimal":
             return cast("LogicalType", native[2])
         case "+" | "-" | "*" | "%":
-            return type_of(native[1], columns)
+            left, right = (type_of(side, columns) for side in native[1:])
+            if left is not None and right is not None and left.name is TypeName.DECIMAL:
+                return _product(left, right)
+            return left
     return None
 
 
@@ -160,6 +172,9 @@ def _arithmetic(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | 
     """Whole numbers of one type, whose results wrap around; a remainder of a number that is known not to be zero."""
     sides = [_native(side, columns) for side in (node.this, node.expression)]
     kinds = [None if side is None else type_of(side, columns) for side in sides]
+    if isinstance(node, exp.Mul) and all(kind is not None and kind.name is TypeName.DECIMAL for kind in kinds):
+        left, right = (kind for kind in kinds if kind is not None)
+        return ("*", *sides) if (_product(left, right).precision or 0) <= _MOST_DIGITS else None
     if any(kind is None or kind.name not in INTEGERS for kind in kinds):
         return None
     left, right = (kind for kind in kinds if kind is not None)
@@ -198,6 +213,50 @@ def _whole_number(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native 
     return ("whole", inner, LogicalType(wanted))
 
 
+def _product(left: LogicalType, right: LogicalType) -> LogicalType:
+    """The type that Spark and Arrow give a product of decimals, as long as it has 38 digits at most."""
+    digits, scale = (left.precision or 0) + (right.precision or 0) + 1, (left.scale or 0) + (right.scale or 0)
+    return LogicalType(TypeName.DECIMAL, precision=digits, scale=scale)
+
+
+def _decimal(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | None:
+    """CAST of an exact number to a DECIMAL that has room for all its digits."""
+    if not node.to.is_type(exp.DataType.Type.DECIMAL) or len(node.to.expressions) != 2:
+        return None
+    precision, scale = (int(item.name) for item in node.to.expressions)
+    wanted = LogicalType(TypeName.DECIMAL, precision=precision, scale=scale)
+    if isinstance(node.this, exp.Literal) and not node.this.is_string and re.fullmatch(r"\d+\.\d+", node.this.name):
+        whole, _, fraction = node.this.name.partition(".")
+        fits = len(whole.lstrip("0")) <= precision - scale and len(fraction) <= scale
+        return ("literal", Decimal(node.this.name), wanted) if fits else None
+    inner = _native(node.this, columns)
+    kind = None if inner is None else type_of(inner, columns)
+    if inner is None or kind is None or kind.name not in (*INTEGERS, TypeName.DECIMAL):
+        return None
+    given = as_decimal(kind)
+    if (given.scale or 0) > scale or _whole_digits(inner, columns) > precision - scale:
+        return None
+    return ("decimal", inner, wanted)
+
+
+def _whole_digits(native: Native, columns: Mapping[str, LogicalType]) -> int:
+    """The digits before the point that an exact number has at most: a product has no more than both factors."""
+    if native[0] == "decimal":
+        return _whole_digits(native[1], columns)
+    kind = type_of(native, columns)
+    assert kind is not None
+    if native[0] == "*" and kind.name is TypeName.DECIMAL:
+        return sum(_whole_digits(side, columns) for side in native[1:])
+    given = as_decimal(kind)
+    return (given.precision or 0) - (given.scale or 0)
+
+
+def _text(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
+    found = _native(node, columns)
+    kind = None if found is None else type_of(found, columns)
+    return found if kind is not None and kind.name in STRINGS else None
+
+
 def _date_format(node: exp.TimeToStr, columns: Mapping[str, LogicalType]) -> Native | None:
     """DATE_FORMAT of a TIMESTAMP, which no time zone changes, by a pattern of two digits and years."""
     given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
@@ -219,6 +278,10 @@ def _literal(node: exp.Literal) -> Native | None:
 
 
 def _comparison(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
+    if isinstance(node, (exp.EQ, exp.NEQ)):
+        of_case = native_texts.of_case(node, lambda inner: _text(inner, columns))
+        if of_case is not None:
+            return (_COMPARISONS[type(node)], *of_case)
     sides = [_native(side, columns) for side in (node.this, node.expression)]
     if any(side is None for side in sides):
         return None

@@ -38,6 +38,7 @@ class Rendered:
             expression itself raises nothing: what fails for a row is null there.
         json: its text is JSON, which goes into other JSON as it is.
         never_zero: a number that may be null, but not zero.
+        most_whole: digits before the point that an exact number has at most, where its type has room for more.
     """
 
     sql: str
@@ -49,6 +50,7 @@ class Rendered:
     fails: str | None = None
     json: bool = False
     never_zero: bool = False
+    most_whole: int | None = None
 
     @property
     def wrapped(self) -> str:

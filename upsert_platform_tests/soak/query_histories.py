@@ -161,6 +161,10 @@ def _judge(history: _History, snapshots: duckdb.DuckDBPyConnection) -> None:
         assert _doubles(found) == exact, f"found {sorted(found, key=repr)}, expected {sorted(exact.items(), key=repr)}"
         return
     model = history.model
+    if isinstance(model, MaterializeModel):
+        expected = model.among(found)
+        assert same_rows(found, expected), f"found {sorted(found, key=repr)}, expected {sorted(expected, key=repr)}"
+        return
     expected = model.expected() if model is not None else snapshots.execute(history.statement.duckdb).fetchall()
     assert same_rows(found, expected), f"found {sorted(found, key=repr)}, expected {sorted(expected, key=repr)}"
 

@@ -239,25 +239,43 @@ class MaterializeModel:
                 f"CREATE TABLE t ({target}, PRIMARY KEY ({key.name}) NOT ENFORCED) WITH ('connector' = 'tablestore');"
             )
             query = _planned(f"{DDL}{BOXES}{self._target}INSERT INTO t {self.sql};")
-            if query is not None and any("upsert-materialize" in line for line in explain_plan(query.plan)):
+            steps = list(explain_plan(query.plan)) if query is not None else []
+            if any("upsert-materialize" in line for line in steps):
                 break
         self._query = query
+        self._by_records = any(line.strip().startswith("last row of each") for line in steps[:4])
         self.classes = ("materialize", *statement.classes)
         self._lists = Lists()
+        self._newest: dict[Any, set[Any]] = {}
 
     def kept(self, world: World, name: str) -> Kept:
         return Kept(world, self._query, name)
 
     def follow(self, world: World) -> int | None:
-        self._lists.follow(Counter(world.judge(self._judged)))
+        now = Counter(world.judge(self._judged))
+        newest: dict[Any, set[Any]] = {}
+        for row in now - self._lists.there:
+            newest.setdefault(row[0], set()).add(row)
+        self._newest |= newest
+        self._lists.follow(now)
         return None
 
     def rebuilt(self, world: World) -> None:
-        self._lists = Lists()
+        self._lists, self._newest = Lists(), {}
         self.follow(world)
 
     def expected(self) -> Rows:
         return self._lists.shown
+
+    def among(self, found: Rows) -> Rows:
+        """What is found, of each key whose row may be the one: rows that are only added arrive as their records do.
+
+        Which record of a batch is the last is judged elsewhere; here any row that the last batch of the key brought is.
+        """
+        if not self._by_records:
+            return self.expected()
+        given = {row[0]: row for row in map(tuple, found)}
+        return [given[row[0]] if given.get(row[0]) in self._newest[row[0]] else row for row in self._lists.shown]
 
 
 def _planned(text: str) -> Query | None:

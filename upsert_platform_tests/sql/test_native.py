@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,7 +28,9 @@ ROWS = [
     (2, -3, "test", None, False, None, 0.5, None, None),
     (3, None, None, "b", None, None, float("nan"), NOON, {"city": None, "n": None, "in": None}),
     (None, 127, "", "tést", True, None, -0.0, None, {"city": "b", "n": -5, "in": {"x": None, "since": None}}),
-    (-5, 0, "eu ", "Z", False, None, None, None, {"city": "", "n": -5, "in": None}),
+    (-5, 0, "eu ", "Z", False, Decimal("-999999.99"), None, None, {"city": "", "n": -5, "in": None}),
+    (2**63 - 1, -128, "EU", "it's", True, Decimal("999999.99"), 1.5, NOON, {"city": "Eu", "n": 2**63 - 1, "in": None}),
+    (-(2**63), 5, "a\\b", "B", False, Decimal("0.05"), 2.5, NOON, {"city": "ß", "n": -(2**63), "in": None}),
 ]
 SAME = [
     "`region` <> 'test'", "`region` = ''", "`region` < 'eu '", "`odd ``name` >= 'b'", "`id` > 1", "`small` <= 1",
@@ -36,6 +39,8 @@ SAME = [
     "`odd ``name` = 'tést'", "`place`.`city` = 'eu'", "`place`.`in`.`x` > 1", "`place`.`in` IS NULL",
     "`place`.`n` = `id`",
     "CASE WHEN `id` > 1 THEN `place`.`city` WHEN `ok` THEN `region` END = 'eu'",
+    "UPPER(`region`) = 'EU'", "'b' <> LOWER(`odd ``name`)", "LOWER(`place`.`city`) = 'EU'", "`region` = 'a\\\\b'",
+    "`odd ``name` <> 'it\\'s'", "REGEXP_LIKE(`region`, '^e.')", "NOT REGEXP_LIKE(`region`, '(e|t)s?u|t+')",
     "CASE WHEN `id` > 1 THEN NULL WHEN `ok` IS NULL THEN NULL ELSE `ok` END", "(CASE WHEN `ok` THEN 1 ELSE 0 END) = 1",
 ]  # fmt: skip
 VALUES = [
@@ -45,11 +50,19 @@ VALUES = [
     "CAST(`small` AS INT) * CAST(70000 AS INT)", "`place`.`city`", "`place`.`n`", "`place`.`in`.`since`",
     "`place`.`in`", "CASE WHEN `id` = 1 THEN `at` WHEN `id` = 3 THEN `place`.`in`.`since` END",
     "CASE WHEN NOT `ok` THEN `place` END", "CASE WHEN `ok` THEN `ratio` WHEN `id` > 2 THEN `ratio` END",
+    "`price` * `price`", "CAST(`price` AS DECIMAL(9, 3))", "CAST(`id` AS DECIMAL(19, 0))",
+    "CAST(0.908 AS DECIMAL(4, 3))",
+    "CAST(CAST(0.908 AS DECIMAL(4, 3)) * CAST(`id` AS DECIMAL(19, 0)) AS DECIMAL(23, 3))",
+    "CAST(`price` * CAST(`small` AS DECIMAL(3, 0)) AS DECIMAL(11, 2))",
+    "GET(SPLIT(`region`, CONCAT('\\\\Q', 'u', '\\\\E')), 1)",
+    "GET(SPLIT(`odd ``name`, CONCAT('\\\\Q', 'é', '\\\\E')), 0)",
+    "REGEXP_EXTRACT(`region`, '(e|t)(.)', 2)", "REGEXP_EXTRACT(`region`, 's', 0)",
     "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
 UNSURE = [
-    "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) = 'EU'",
-    "`region` LIKE 'e%'", "`region` = 'a\\\\b'", "`id` + `small` = 2", "2147483647 * 2 = 1",
+    "`price` > 1", "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) < 'EU'",
+    "LOWER(`region`) = 'é'", "LOWER(`id`) = '1'", "LOWER(`region`) = `region`", "`region` = 'a\\u0041'",
+    "`region` LIKE 'e%'", "`id` + `small` = 2", "2147483647 * 2 = 1",
     "CASE WHEN `ok` THEN 2147483647 ELSE 1 END * 2 = 1", "`id` / 2 = 1", "`id` % 0 = 1", "`small` % 5 = 1",
     "`id` % `id` = 1", "`ratio` + 1 = 1", "`price` * 2 = 1", "`id` + CAST(1 AS STRING) = 2",
     "CAST(`ratio` AS INT) = 1", "TRY_CAST(`id` AS INT) = 1", "CAST(`region` AS INT) = 1", "`id` IN (1, 2)",
@@ -58,7 +71,9 @@ UNSURE = [
     "`place`.`other` = 'eu'", "`place` = `place`", "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1",
     "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END", "CASE `id` WHEN 1 THEN `ok` END",
     "CASE WHEN `ok` THEN `small` ELSE `id` END = 1", "CASE WHEN `ok` THEN `ok` = TRUE END",
-    "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'",
+    "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'", "REGEXP_LIKE(`region`, `region`)",
+    "REGEXP_LIKE(`region`, 't$')", "REGEXP_LIKE(`id`, '1')",
+    "`price` * `price` = 1", "CAST(`price` AS DECIMAL(7, 2)) = 1", "CAST(`price` AS DECIMAL(9, 1)) = 1",
 ]  # fmt: skip
 
 
