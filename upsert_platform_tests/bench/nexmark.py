@@ -1,8 +1,8 @@
 """Nexmark: each query as a whole job over one topic of all events, beside Flink if `FLINK_SQL` names a program for it.
 
 `FLINK_SQL` carries out a file of Flink SQL, CREATEs and then one INSERT, and finds the Kafka connector by itself.
-`NEXMARK_QUERIES` chooses queries, as q3,q4; `NEXMARK_EVENTS` says how many events. Both jobs read the same topic, in
-turn; their final values have to be equal before a time counts.
+`NEXMARK_QUERIES` chooses queries, as q3,q4; `NEXMARK_EVENTS` says how many events, and `NEXMARK_SEED` which. Both jobs
+read the same topic, in turn; their final values have to be equal before a time counts.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmar
 from upsert_platform_tests.referee.judging import latest, records_of
 
 EVENTS = 5_000_000
+SEED = 1
 PARTITIONS = 4
 BY_CLOCK = frozenset({"q12"})
 """Windows of processing time: two jobs never agree on them."""
@@ -61,7 +62,7 @@ def run(*, events: int | None = None, queries: str | None = None) -> Iterator[di
     ):
         servers = broker.bootstrap_servers
         create_topic(servers, "nexmark", partitions=PARTITIONS, config={"retention.ms": "-1"})
-        size = _produce(servers, count)
+        size = _produce(servers, count, int(os.environ.get("NEXMARK_SEED", SEED)))
         for name in chosen.split(","):
             yield _measured(Path(folder), servers, name.strip(), count, size)
 
@@ -171,7 +172,7 @@ def _judge(name: str, ours: Counter[bytes], theirs: Counter[bytes]) -> None:
     assert mine == others, f"{counts}; ours {list(extra)[:3]}, Flink's {list(missing)[:3]}"
 
 
-def _produce(servers: str, count: int, seed: int = 1) -> int:
+def _produce(servers: str, count: int, seed: int) -> int:
     """Send events by the benchmark's proportions, one a millisecond; return their mean size in bytes."""
     producer = Producer(
         {
