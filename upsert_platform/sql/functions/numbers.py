@@ -16,7 +16,7 @@ from upsert_platform.sql.functions.signatures import (
     integer,
     overloads,
 )
-from upsert_platform.sql.numbers import arithmetic_type, is_exact, rounded_type
+from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact, rounded_type
 from upsert_platform.sql.rendered import (
     DOUBLE,
     INT,
@@ -137,8 +137,15 @@ def _truncate(arguments: Sequence[Rendered]) -> Rendered:
         raise FunctionFault("TRUNCATE takes exact numbers: CAST it AS DECIMAL")
     if value.root in INTEGERS and digits >= 0:
         return made(value.sql, replace(value.type, nullable=True), value, simple=value.simple)
-    kind, number = rounded_type(value.type, digits), value.wrapped
-    sql = f"CASE WHEN {number} < 0 THEN -FLOOR(-{number}, {digits}) ELSE FLOOR({number}, {digits}) END"
+    kind, number, given = rounded_type(value.type, digits), value.wrapped, as_decimal(value.type)
+    if digits >= (given.scale or 0):
+        return made(value.sql, kind, value, simple=value.simple)
+    if -digits >= (given.precision or 0) - (given.scale or 0):  # no such number is as large as the unit
+        sql = f"CASE WHEN {number} IS NOT NULL THEN 0 END"
+    else:
+        unit = f"1{'0' * -digits}" if digits <= 0 else f"0.{'1':0>{digits}}"
+        # What FLOOR gives may have a digit more than the type has room for.
+        sql = f"{number} - {number} % CAST('{unit}' AS {spark_type(value.type)})"
     return made(f"CAST({sql} AS {spark_type(kind)})", kind, value)
 
 

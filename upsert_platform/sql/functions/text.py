@@ -23,6 +23,7 @@ from upsert_platform.sql.rendered import (
     INTEGERS,
     STRING,
     Rendered,
+    fails_when,
     made,
     quote_text,
 )
@@ -229,6 +230,14 @@ def _regexp_like(arguments: Sequence[Rendered]) -> Rendered:
     return made(sql, BOOLEAN, value)
 
 
+def _from_base64(arguments: Sequence[Rendered]) -> Rendered:
+    """Spark passes over signs that Base64 has not, and raises an error where too few are left."""
+    value = argument("s", arguments[0], "FROM_BASE64")
+    is_text = f"REGEXP_LIKE({value.sql}, {_BASE64})"
+    failed = fails_when(f"NOT {is_text}", "a text is no Base64")
+    return made(f"CASE WHEN {is_text} THEN DECODE(UNBASE64({value.sql}), 'UTF-8') END", STRING, value, fails=failed)
+
+
 def _hex(arguments: Sequence[Rendered]) -> Rendered:
     value = arguments[0]
     if value.root in INTEGERS:
@@ -241,6 +250,8 @@ def _printf(arguments: Sequence[Rendered]) -> Rendered:
     raise FunctionFault("PRINTF is not supported: join texts with CONCAT")
 
 
+_BASE64: Final = quote_text(r"\A(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?\z")
+"""What Java's decoder takes, as Flink does: padding may be left out."""
 _FIRST_BYTE: Final = "CAST(CONV(HEX(SUBSTRING(CAST({0} AS BINARY), 1, 1)), 16, 10) AS INT)"
 _ASCII: Final = f"CASE WHEN {{0}} = '' THEN 0 ELSE ({_FIRST_BYTE} + 128) % 256 - 128 END"
 """The first byte of UTF-8, signed."""
@@ -279,7 +290,6 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             "SHA2": [("bi", "SHA2({0}, {1})", STRING)],
             # Spark breaks lines after 76 characters, Flink does not.
             "TO_BASE64": [("b", "REPLACE(BASE64({0}), '\\r\\n', '')", STRING)],
-            "FROM_BASE64": [("s", "DECODE(UNBASE64({0}), 'UTF-8')", STRING)],
             "ENCODE": [("ss", "ENCODE({0}, {1})", BYTES)],
             "DECODE": [("bs", "DECODE({0}, {1})", STRING)],
             "UNHEX": [("s", _UNHEX, BYTES)],
@@ -292,6 +302,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
                             BOOLEAN)],
         }
     ),
+    "FROM_BASE64": {1: _from_base64},
     "SUBSTRING": {2: _substring, 3: _substring},
     "SUBSTR": {2: _substring, 3: _substring},
     "LPAD": {3: _pad("LPAD")},
