@@ -5,7 +5,6 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,7 +28,6 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
-_LEAVES: Final = frozenset({"literal", "now"})
 _COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group"})
 
 
@@ -135,9 +133,10 @@ def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally, *, counts: 
 
 def _project(table: pa.Table, step: ProjectStep) -> pa.Table:
     columns: dict[str, Any] = {}
+    known: dict[Native, Any] = {}
     for name, expression in step.columns:
         assert expression.arrow is not None
-        columns[name] = evaluate(expression.arrow, table).cast(arrow_type(expression.type))
+        columns[name] = evaluate(expression.arrow, table, known).cast(arrow_type(expression.type))
     for name in (*step.kept, WEIGHT):
         if name in table.column_names:
             columns[name] = table.column(name)
@@ -164,9 +163,6 @@ def _evaluated(native: Native, table: pa.Table, known: dict[Native, Any] | None)
     if operator == "literal":
         value, kind = operands
         return pa.chunked_array([pa.repeat(pa.scalar(value, arrow_type(kind)), table.num_rows)])
-    if operator == "now":
-        now = pa.scalar(time.time_ns() // 1_000_000 * 1000, arrow_type(operands[0]))
-        return pa.chunked_array([pa.repeat(now, table.num_rows)])
     values = [evaluate(operand, table, known) for operand in operands if isinstance(operand, tuple)]
     if operator in _BINARY:
         return _BINARY[operator](*values)
@@ -226,7 +222,7 @@ def parts_read(natives: Iterable[Native | None], whole: Iterable[str] = ()) -> d
             all_of.add(operands[0])
         elif operator == "field" and operands[0][0] == "column":
             parts.setdefault(operands[0][1], set()).add(operands[1])
-        elif operator not in _LEAVES:
+        elif operator != "literal":
             for operand in operands:
                 if isinstance(operand, tuple):
                     note(operand)
@@ -264,7 +260,7 @@ def columns_of(native: Native | None) -> Iterator[str]:
     operator, *operands = native or ("literal",)
     if operator == "column":
         yield operands[0]
-    elif operator not in _LEAVES:
+    elif operator != "literal":
         for operand in operands:
             if isinstance(operand, tuple):
                 yield from columns_of(operand)

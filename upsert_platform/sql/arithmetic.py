@@ -34,9 +34,14 @@ def arithmetic(operator: str, left: Rendered, right: Rendered) -> Rendered:
     else:
         one, other = cast(left, kind).wrapped, cast(right, kind).wrapped
     found = made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
-    if operator == "*" and is_exact(kind):  # the type has room for a digit more than a product can have
+    if operator == "*" and is_exact(kind) and kind.scale == sum(_scale(side) for side in (left.type, right.type)):
+        # The type has room for a digit more than a product can have, unless fraction digits are rounded away.
         found = replace(found, most_whole=whole_digits(left) + whole_digits(right))
     return found
+
+
+def _scale(kind: LogicalType) -> int:
+    return as_decimal(kind).scale or 0
 
 
 def _decimal(value: Rendered) -> str:

@@ -20,7 +20,6 @@ from sqlglot.errors import SqlglotError
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql import native_texts
-from upsert_platform.sql.functions.times import LTZ3, NOW
 from upsert_platform.sql.numbers import as_decimal
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
@@ -90,11 +89,6 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
     if isinstance(node, exp.Cast):
         return _whole_number(node, columns) or _decimal(node, columns)
     return native_texts.native_form(node, lambda inner: _text(inner, columns))
-
-
-def clock_form(text: str) -> Native | None:
-    """The form of PROCTIME() and its like, for expressions whose values nobody computes again."""
-    return ("now", LTZ3) if text == NOW else None
 
 
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:

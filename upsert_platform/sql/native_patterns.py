@@ -8,14 +8,18 @@ known to mean the same is none.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 GROUP: Final = "g"
 """Name of the wanted group in what `re2_pattern` gives."""
 _CLASSES: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r" \t\n\x0b\f\r"}
 _DOT: Final = r"[^\n\r\x{85}\x{2028}\x{2029}]"
-_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{\d{1,3}(?:,(?:\d{1,3})?)?\})\??(?![+*?{])")
+_QUANTIFIER: Final = re.compile(r"(?:[*+?]|\{([0-9]{1,3})(?:,([0-9]{1,3})?)?\})\??(?![+*?{])")
+_MOST_REPEATS: Final = 200
+"""Of all items together: RE2 writes each one out, and has a largest size."""
+_DEEPEST: Final = 30
+"""Groups in groups."""
 _SPECIAL: Final = frozenset("\\[](){}*+?|^$.")
 
 
@@ -31,13 +35,17 @@ class _Reading:
         wanted: number of the group that is named; 0 for none.
         groups: how many began.
         always: whether the wanted group takes part in every match.
+        repeats: how often items are repeated by numbers, all together.
+        depth: groups that are open.
     """
 
     text: str
     wanted: int
     at: int = 0
     groups: int = 0
-    always: bool = field(default=False)
+    always: bool = False
+    repeats: int = 0
+    depth: int = 0
 
     def alternatives(self, *, inside: bool) -> tuple[str, bool]:
         """What is apart by ``|``, up to the end of the group or the pattern; whether the wanted group is among it."""
@@ -62,6 +70,10 @@ class _Reading:
             quantifier = _QUANTIFIER.match(self.text, self.at)
             if quantifier is not None:
                 if not repeats:
+                    raise _UnknownError
+                least, most = int(quantifier[1] or 0), int(quantifier[2] or quantifier[1] or 0)
+                self.repeats += most
+                if most < least or self.repeats > _MOST_REPEATS:
                     raise _UnknownError
                 part, self.at = part + quantifier[0], quantifier.end()
             found.append(part)
@@ -96,7 +108,11 @@ class _Reading:
         else:
             self.groups += 1
             is_wanted = self.groups == self.wanted
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise _UnknownError
         inner, holds = self.alternatives(inside=True)
+        self.depth -= 1
         self.at += 1
         self.always = self.always or is_wanted
         return f"({f'?P<{GROUP}>' if is_wanted else '?:'}{inner})", False, holds or is_wanted

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from upsert_platform.core.plan import Query
+from upsert_platform.core.plan import Arrivals, Materialize, Query
 from upsert_platform.engine.explain import explain_plan
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.engine.people import DIM, ORDERS, Arrived, People, kept_over
@@ -239,11 +239,10 @@ class MaterializeModel:
                 f"CREATE TABLE t ({target}, PRIMARY KEY ({key.name}) NOT ENFORCED) WITH ('connector' = 'tablestore');"
             )
             query = _planned(f"{DDL}{BOXES}{self._target}INSERT INTO t {self.sql};")
-            steps = list(explain_plan(query.plan)) if query is not None else []
-            if any("upsert-materialize" in line for line in steps):
+            if query is not None and any("upsert-materialize" in line for line in explain_plan(query.plan)):
                 break
         self._query = query
-        self._by_records = any(line.strip().startswith("last row of each") for line in steps[:4])
+        self._by_records = isinstance(query.plan, Materialize) and isinstance(query.plan.input, Arrivals)
         self.classes = ("materialize", *statement.classes)
         self._lists = Lists()
         self._newest: dict[Any, set[Any]] = {}

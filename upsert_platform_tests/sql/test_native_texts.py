@@ -10,9 +10,11 @@ import pytest
 
 from upsert_platform.core.types import parse_type
 from upsert_platform.engine.steps import evaluate
+from upsert_platform.sql.arithmetic import arithmetic
+from upsert_platform.sql.casts import cast
 from upsert_platform.sql.native import native_form
 from upsert_platform.sql.native_patterns import re2_pattern
-from upsert_platform.sql.rendered import quote_text
+from upsert_platform.sql.rendered import Rendered, quote_text
 from upsert_platform_tests.sql.declared_columns import spark_sql
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ UNLIKE = [
     r"\D",
     "a{2}{3}",
     "a{1001}",
+    "a{2,1}",
+    "a{\u0663}",
+    ".{0,200}.{1}",
+    "(" * 31 + ")" * 31,
     "{",
     "a}",
     "]",
@@ -159,3 +165,18 @@ def test_texts_that_become_one_of_ascii_are_those_that_spark_finds(spark: SparkS
             if one != other and (one is None or other is None or one.isascii() or other.isascii())
         ]
         assert differing == []
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "column", "fails"),
+    [
+        ("DECIMAL(4, 3)", "BIGINT", "DECIMAL(23, 3)", False), ("DECIMAL(4, 3)", "BIGINT", "DECIMAL(22, 3)", True),
+        ("DECIMAL(4, 3)", "BIGINT", "DECIMAL(22, 2)", True), ("DECIMAL(4, 3)", "BIGINT", "DECIMAL(23, 2)", False),
+        # Fraction digits are rounded away, so that 9.99... times itself is 100.
+        ("DECIMAL(38, 37)", "DECIMAL(38, 37)", "DECIMAL(38, 36)", True),
+        ("DECIMAL(38, 28)", "DECIMAL(38, 28)", "DECIMAL(38, 18)", True),
+    ],
+)  # fmt: skip
+def test_a_product_needs_no_look_where_its_column_has_room(left: str, right: str, column: str, *, fails: bool) -> None:
+    sides = [Rendered(name, parse_type(kind), simple=True) for name, kind in (("a", left), ("b", right))]
+    assert (cast(arithmetic("*", *sides), parse_type(column), implicit=True).fails is not None) is fails

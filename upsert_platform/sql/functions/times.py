@@ -30,7 +30,7 @@ TIMESTAMP3: Final = LogicalType(TypeName.TIMESTAMP, precision=3)
 TIMESTAMP6: Final = LogicalType(TypeName.TIMESTAMP, precision=6)
 LTZ3: Final = LogicalType(TypeName.TIMESTAMP_LTZ, precision=3)
 _TIME0: Final = LogicalType(TypeName.TIME, precision=0)
-NOW: Final = truncate("CURRENT_TIMESTAMP()", LTZ3)
+_NOW: Final = truncate("CURRENT_TIMESTAMP()", LTZ3)
 _TIME_OF_DAY: Final = "(UNIX_MICROS(CURRENT_TIMESTAMP()) DIV 1000000 * 1000000 % 86400000000)"
 _DATE_FIELDS: Final = {
     "MILLENNIUM": "(YEAR({0}) + 999) DIV 1000", "CENTURY": "(YEAR({0}) + 99) DIV 100", "DECADE": "YEAR({0}) DIV 10",
@@ -304,7 +304,7 @@ def _convert_tz(arguments: Sequence[Rendered]) -> Rendered:
 FUNCTIONS: Final[dict[str, Overloads]] = {
     **overloads(
         {
-            **{name: [("", NOW, LTZ3)] for name in ("NOW", "CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PROCTIME")},
+            **{name: [("", _NOW, LTZ3)] for name in ("NOW", "CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PROCTIME")},
             "LOCALTIMESTAMP": [("", truncate("LOCALTIMESTAMP()", TIMESTAMP3), TIMESTAMP3)],
             "CURRENT_DATE": [("", "CURRENT_DATE()", DATE)],
             "CURRENT_TIME": [("", _TIME_OF_DAY, _TIME0)],

@@ -16,7 +16,7 @@ from upsert_platform.sql.casts import cast
 from upsert_platform.sql.compatibility import keeps_apart
 from upsert_platform.sql.expressions import Scope, render
 from upsert_platform.sql.flink import declared_type, line_of
-from upsert_platform.sql.native import clock_form, native_form
+from upsert_platform.sql.native import native_form
 from upsert_platform.sql.numbers import common_decimal
 from upsert_platform.sql.planning.kept_values import kept_column
 from upsert_platform.sql.reader import Fault
@@ -189,7 +189,7 @@ class Columns:
         if native is not None:
             return Expression(rendered.sql, rendered.type, native, rendered.varies, reads)
         types = {item.field.name: item.field.type for item in self.named}
-        form = native_form(rendered.sql, types) if rendered.varies is None else clock_form(rendered.sql)
+        form = native_form(rendered.sql, types) if rendered.varies is None else None
         keeps = kept_column(node, self._field)
         return Expression(rendered.sql, rendered.type, None, rendered.varies, reads, keeps=keeps, form=form)
 
