@@ -48,7 +48,7 @@ class _Reading:
     depth: int = 0
 
     def alternatives(self, *, inside: bool) -> tuple[str, bool]:
-        """What is apart by ``|``, up to the end of the group or the pattern; whether the wanted group is among it."""
+        """Return the items apart by ``|``, to the end of group or pattern, and whether the wanted group is among them."""
         found, holds = [], False
         while True:
             part, held = self._sequence()
