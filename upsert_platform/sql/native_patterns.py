@@ -48,7 +48,7 @@ class _Reading:
     depth: int = 0
 
     def alternatives(self, *, inside: bool) -> tuple[str, bool]:
-        """Return the items apart by ``|``, to the end of group or pattern, and whether the wanted group is among them."""
+        """Return the rest of the group or pattern, and whether the wanted group is in it."""
         found, holds = [], False
         while True:
             part, held = self._sequence()
