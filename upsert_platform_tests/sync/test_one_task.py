@@ -315,7 +315,7 @@ def unsure() -> Iterator[Any]:
     for name, kind, query in [
         ("function", "STRING", "SELECT user_id, UPPER(name) FROM users"),
         ("cast", "STRING", "SELECT user_id, CAST(balance AS STRING) FROM users"),
-        ("implicit cast", "DECIMAL(20, 4)", "SELECT user_id, balance FROM users"),
+        ("implicit cast", "DOUBLE", "SELECT user_id, balance FROM users"),
         ("computed column", "DATE", "SELECT user_id, since FROM users"),
         ("condition", "STRING", "SELECT user_id, name FROM users WHERE balance > 1"),
         ("failing cast", "INT", "SELECT user_id, CAST(name AS INT) FROM users"),
