@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 
 def with_case(texts: Any, *, upper: bool) -> Any:
-    """LOWER or UPPER, by Unicode's rules: one letter may become two. Python does it, for each distinct text with others
-    than those of ASCII."""
+    """Return the texts in lower or upper case. Python changes each distinct text that is not ASCII."""
     found = pc.ascii_upper(texts) if upper else pc.ascii_lower(texts)
     others = pc.fill_null(pc.invert(pc.string_is_ascii(texts)), False)
     if not pc.any(others).as_py():

@@ -20,7 +20,7 @@ from sqlglot.errors import SqlglotError
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql import native_texts
-from upsert_platform.sql.numbers import as_decimal
+from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
@@ -31,7 +31,6 @@ _BYTES: Final = {TypeName.TINYINT: 1, TypeName.SMALLINT: 2, TypeName.INT: 4, Typ
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
 _PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
 _LEAST_LONG: Final = 1 << 63
-_MOST_DIGITS: Final = 38
 _ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'])*")
 """Texts whose escapes, of a backslash or a quote, every parser reads alike."""
 
@@ -68,7 +67,7 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
         return _literal(node)
     if type(node) in _COMPARISONS:
         return _comparison(node, columns)
-    if isinstance(node, exp.Or) and (value := native_texts.is_text(node)) is not None:
+    if isinstance(node, exp.Or) and (value := native_texts.text_of_any(node)) is not None:
         known = _text(value, columns)  # it is null where the text is
         return ("=", known, known) if known is not None else None
     if isinstance(node, (exp.And, exp.Or)):
@@ -126,7 +125,7 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
         case "+" | "-" | "*" | "%":
             left, right = (type_of(side, columns) for side in native[1:])
             if left is not None and right is not None and left.name is TypeName.DECIMAL:
-                return _product(left, right)
+                return arithmetic_type("*", left, right)
             return left
     return None
 
@@ -174,7 +173,7 @@ def _arithmetic(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | 
     kinds = [None if side is None else type_of(side, columns) for side in sides]
     if isinstance(node, exp.Mul) and all(kind is not None and kind.name is TypeName.DECIMAL for kind in kinds):
         left, right = (kind for kind in kinds if kind is not None)
-        return ("*", *sides) if (_product(left, right).precision or 0) <= _MOST_DIGITS else None
+        return ("*", *sides) if (left.precision or 0) + (right.precision or 0) < MOST_DIGITS else None
     if any(kind is None or kind.name not in INTEGERS for kind in kinds):
         return None
     left, right = (kind for kind in kinds if kind is not None)
@@ -211,12 +210,6 @@ def _whole_number(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native 
     if inner[0] == "literal" and inner[1] < 1 << (8 * _BYTES[wanted] - 1):
         return ("literal", inner[1], LogicalType(wanted))
     return ("whole", inner, LogicalType(wanted))
-
-
-def _product(left: LogicalType, right: LogicalType) -> LogicalType:
-    """The type that Spark and Arrow give a product of decimals, as long as it has 38 digits at most."""
-    digits, scale = (left.precision or 0) + (right.precision or 0) + 1, (left.scale or 0) + (right.scale or 0)
-    return LogicalType(TypeName.DECIMAL, precision=digits, scale=scale)
 
 
 def _decimal(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | None:

@@ -1,8 +1,8 @@
 """Patterns of Java's regular expressions that RE2, which Arrow has, reads alike.
 
 Both prefer the leftmost match, and in it what comes first. They differ in what they take for a dot, a class or the end
-of a line, and in groups that are repeated: a pattern is written anew, sign by sign, and one with a sign that is not
-known to mean the same is none.
+of a line, and in groups that are repeated: a pattern is written anew, character by character. One with
+a character that is not known to mean the same is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SPECIAL: Final = frozenset("\\[](){}*+?|^$.")
 
 
 class _UnknownError(Exception):
-    """A sign that is not known to mean the same."""
+    """A character that is not known to mean the same."""
 
 
 @dataclass
@@ -138,7 +138,7 @@ class _Reading:
         return f"[{'^' * negated}{''.join(members)}]"
 
     def _member(self) -> str:
-        """A sign of a class, or several that stand for more."""
+        """Return a character of a class, or the ranges that an escape stands for."""
         sign = self._peek()
         self.at += 1
         if sign == "\\":

@@ -45,11 +45,11 @@ def of_case(node: exp.Expr, text: Text) -> tuple[Native, Native] | None:
     return None
 
 
-def is_text(node: exp.Or) -> exp.Expr | None:
-    """Return the text of a condition that is true of every text, and null of null, which `functions.text` renders.
+def text_of_any(node: exp.Or) -> exp.Expr | None:
+    """Return the text in a condition of `functions.text` that every text meets: a group took part in the match.
 
-    It asks whether a group took part in a match. One that does so in every match either found a sign, or what refers
-    back to it finds as little at the same place; without a match nothing is found twice.
+    The condition compares the group with '', or the places of the pattern with and without a reference back to the
+    group. It is null for a null text. Only a group that takes part in every match makes it true for all others.
     """
     left, right = node.this, node.expression
     if not (isinstance(left, exp.NEQ) and isinstance(right, exp.EQ) and isinstance(left.this, exp.RegexpExtract)):
