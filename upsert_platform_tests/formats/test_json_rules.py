@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from upsert_platform.core.errors import SourceLocation
 from upsert_platform.formats import Decoded, build_decoder, build_encoder, validate_format
@@ -287,3 +291,27 @@ def test_103_decimals_are_written_short_or_plain() -> None:
         assert build_encoder("json", columns, {}).encode(rows)[0][0].as_py() == f'{{"a":{short}}}'.encode()
         plain = build_encoder("json", columns, {"json.encode.decimal-as-plain-number": "true"})
         assert plain.encode(rows)[0][0].as_py() == f'{{"a":{value}}}'.encode()
+
+
+TEXTS = st.lists(st.one_of(st.none(), st.text(alphabet=st.sampled_from('a"\\\n\x00\x1f é\u2028\U0001f600'), max_size=6)))
+
+
+@given(TEXTS, st.integers(0, 3), st.booleans())
+def test_written_texts_are_those_that_a_reader_gets(texts: list[str | None], skipped: int, drops_nulls: bool) -> None:
+    given_rows = pa.record_batch({"c": pa.array(texts, pa.string()), "d": pa.array(texts, pa.string())}).slice(skipped)
+    options = {"json.encode.ignore-null-fields": "true"} if drops_nulls else {}
+    encoder = build_encoder("json", columns_of("c STRING, d STRING"), options)
+    values, refused = encoder.encode(given_rows)
+    assert not refused
+    for value, text in zip(values.to_pylist(), texts[skipped:], strict=True):
+        want = {"c": text, "d": text}
+        assert json.loads(value) == ({} if drops_nulls and text is None else want)
+        assert not any(byte < 0x20 or byte >= 0xF0 for byte in value)
+
+
+def test_a_text_with_marks_beside_one_without() -> None:
+    encoder = build_encoder("json", columns_of("c STRING"), {})
+    values, _ = encoder.encode(pa.record_batch({"c": pa.array(['say "yes"\t\\', "plain", "\U0001f600", None])}))
+    assert values.to_pylist() == [
+        b'{"c":"say \\"yes\\"\\t\\\\"}', b'{"c":"plain"}', b'{"c":"\\uD83D\\uDE00"}', b'{"c":null}',
+    ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,9 @@ _QUOTED: Final = (
     TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES,
 )  # fmt: skip
 _TEXT: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+_FIRST_PLAIN: Final = 0x20
+_FOUR_BYTES: Final = 0xF0
+"""From this byte on begins a character beyond the Basic Multilingual Plane, in UTF-8."""
 _NEEDS_ESCAPES: Final = '["\\\\\\x00-\\x1f\U00010000-\U0010ffff]'
 
 
@@ -55,51 +59,95 @@ def json_objects(
     refusals: Refusals,
 ) -> pa.Array:
     """JSON objects of rows given by columns, as a string array without nulls."""
-    pieces: list[pa.Array | pa.Scalar] = []
-    for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
-        text = json_values(array, kind, settings, refusals)
-        if settings.encode_ignore_null_fields:
-            member = pc.binary_join_element_wise(pa.scalar(f",{quote_for_bytes(name)}:"), text, "")
-            pieces.append(pc.fill_null(member, ""))
-        else:
-            pieces += [pa.scalar(f"{',' if place else '{'}{quote_for_bytes(name)}:"), pc.fill_null(text, "null")]
     if settings.encode_ignore_null_fields:
-        members = pc.replace_substring_regex(pc.binary_join_element_wise(*pieces, ""), "^,", "")
-        return pc.binary_join_element_wise(pa.scalar("{"), members, pa.scalar("}"), "")
-    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), "")
+        return _objects_of_present(arrays, names, kinds, settings, refusals)
+    pieces: list[pa.Array | pa.Scalar] = []
+    constant = "{"  # what stands between two values, in one piece: every piece costs a copy's time
+    for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
+        constant += f"{',' if place else ''}{quote_for_bytes(name)}:"
+        text, quoted = _bare_values(array, kind, settings, refusals)
+        if text.null_count:
+            text, quoted = pc.fill_null(_quote(text) if quoted else text, "null"), False
+        mark = '"' if quoted else ""
+        pieces += [pa.scalar(constant + mark), text]
+        constant = mark
+    return pc.binary_join_element_wise(*pieces, pa.scalar(constant + "}"), "")
+
+
+def _objects_of_present(
+    arrays: Sequence[pa.Array],
+    names: Sequence[str],
+    kinds: Sequence[LogicalType],
+    settings: JsonSettings,
+    refusals: Refusals,
+) -> pa.Array:
+    """As `json_objects`, without the fields that are null."""
+    pieces: list[pa.Array] = []
+    for array, name, kind in zip(arrays, names, kinds, strict=True):
+        text = json_values(array, kind, settings, refusals)
+        member = pc.binary_join_element_wise(pa.scalar(f",{quote_for_bytes(name)}:"), text, "")
+        pieces.append(pc.fill_null(member, ""))
+    members = pc.replace_substring_regex(pc.binary_join_element_wise(*pieces, ""), "^,", "")
+    return pc.binary_join_element_wise(pa.scalar("{"), members, pa.scalar("}"), "")
 
 
 def json_values(array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals) -> pa.Array:
     """JSON text of each value, null where the value is null. Refusals are by row of this array."""
+    text, quoted = _bare_values(array, kind, settings, refusals)
+    return _quote(text) if quoted else text
+
+
+def _quote(text: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), "")
+
+
+def _bare_values(
+    array: pa.Array, kind: LogicalType, settings: JsonSettings, refusals: Refusals
+) -> tuple[pa.Array, bool]:
+    """As `json_values`, and whether quotation marks belong around each value that is not null."""
     match kind.name:
         case TypeName.ARRAY:
-            return _arrays(array, kind, settings, refusals)
+            return _arrays(array, kind, settings, refusals), False
         case TypeName.MAP | TypeName.MULTISET:
-            return _maps(array, kind, settings, refusals)
+            return _maps(array, kind, settings, refusals), False
         case TypeName.ROW:
-            return _rows(array, kind, settings, refusals)
+            return _rows(array, kind, settings, refusals), False
     if kind.name in _TEXT:
-        return _strings(array)
+        return _escaped(valid_text(array)), True
     text = scalar_text(array, kind, plain_decimal=settings.encode_decimal_as_plain_number, iso=_iso(settings))
-    if kind.name in _QUOTED:
-        return pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), "")
     if kind.name in (TypeName.FLOAT, TypeName.DOUBLE):
         special = pc.invert(pc.is_finite(array))
         if pc.any(special).as_py():
-            return pc.if_else(special, pc.binary_join_element_wise(pa.scalar('"'), text, pa.scalar('"'), ""), text)
-    return text
+            return pc.if_else(special, _quote(text), text), False
+    return text, kind.name in _QUOTED
 
 
 def _iso(settings: JsonSettings) -> bool:
     return settings.timestamp_standard == "ISO-8601"
 
 
-def _strings(array: pa.Array) -> pa.Array:
-    array = valid_text(array)
-    hard = pc.match_substring_regex(array, _NEEDS_ESCAPES)
-    if not pc.any(hard).as_py():
-        return pc.binary_join_element_wise(pa.scalar('"'), array, pa.scalar('"'), "")
-    return pa.array([None if text is None else quote_for_bytes(text) for text in array.to_pylist()], pa.string())
+def _escaped(array: pa.Array) -> pa.Array:
+    """Texts with what JSON escapes in them."""
+    if not _may_need_escapes(array):
+        return array
+    hard = pc.fill_null(pc.match_substring_regex(array, _NEEDS_ESCAPES), False)
+    written = [quote_for_bytes(text)[1:-1] for text in array.filter(hard).to_pylist()]
+    return pc.replace_with_mask(array, hard, pa.array(written, array.type)) if written else array
+
+
+def _may_need_escapes(array: pa.Array) -> bool:
+    """Return whether texts hold a byte that JSON escapes, or whose character it does; one look at all of them."""
+    _, offsets, data = array.buffers()
+    if data is None or not len(array):
+        return False
+    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
+    bounds = np.frombuffer(offsets, width)
+    found = np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
+    if not len(found):
+        return False
+    if found.min() < _FIRST_PLAIN or found.max() >= _FOUR_BYTES:
+        return True
+    return bool((found == ord('"')).any() or (found == ord("\\")).any())
 
 
 def _spans(array: pa.Array) -> tuple[list[int], pa.Array]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.core.collections_off import collections_off
 from upsert_platform.core.errors import RecordError
@@ -102,29 +104,32 @@ class RangeReader:
     def _read_all(self, wanted: OffsetRange, counts: _Counts) -> Iterator[pa.RecordBatch]:
         """Mode append: no record replaces another, so one that cannot be decoded needs no older one."""
         pending: list[Any] = []
+        blocks: list[RecordBlock] = []
         size = 0
         for records in self._fetch(wanted):
+            # At once, while what the client handed over is in the processor's cache.
+            blocks.append(RecordBlock.of(records, keep=self._decoder.needs_records))
             pending += records
-            size += sum(map(len, records))
+            size += blocks[-1].payload
             if len(pending) >= BLOCK_RECORDS or size >= BLOCK_BYTES:
-                yield from self._decode_every(pending, counts)
-                pending, size = [], 0
+                yield from self._decode_every(RecordBlock.concat(blocks), pending, counts)
+                pending, blocks, size = [], [], 0
         if pending:
-            yield from self._decode_every(pending, counts)
+            yield from self._decode_every(RecordBlock.concat(blocks), pending, counts)
 
-    def _decode_every(self, records: list[Any], counts: _Counts) -> Iterator[pa.RecordBatch]:
-        block = RecordBlock.of(records, keep=True)
+    def _decode_every(self, block: RecordBlock, records: list[Any], counts: _Counts) -> Iterator[pa.RecordBatch]:
+        """Changes and quarantined records of a block, of which the client's objects are kept for the latter."""
         counts.records += len(block)
         counts.bytes += block.payload
         refused: list[tuple[Any, str]] = []
         if self._table.is_upsert and block.keys.null_count:
             null = block.keys.is_null().to_numpy(zero_copy_only=False)
-            refused = [(records[row], REASON_NO_KEY) for row in null.nonzero()[0].tolist()]
-            block = block.take((~null).nonzero()[0])
+            refused = [(records[row], REASON_NO_KEY) for row in np.flatnonzero(null).tolist()]
+            present = np.flatnonzero(~null)
+            block, records = block.take(present), [records[row] for row in present.tolist()]
         if len(block):
-            assert block.records is not None
             verdicts = yield from self._decode(block, counts)
-            refused += [(block.records[row], reason) for row, reason in verdicts.refused.items()]
+            refused += [(records[row], reason) for row, reason in verdicts.refused.items()]
         yield from self._quarantine(refused, counts)
 
     def _read_reduced(self, wanted: OffsetRange, counts: _Counts) -> Iterator[pa.RecordBatch]:

@@ -11,13 +11,19 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
+from upsert_platform.changelog.row_hashes import hash_cells
 from upsert_platform.kafka.source.records import RECORD_OBJECT_BYTES, Record, RecordBlock
 
 R = TypeVar("R", bound=Record)
 
 FIRST_REDUCTION_BYTES: Final = 32 << 20
 """Held before the first reduction; each further one waits until twice of what the last one left is held."""
+_DISTINCT: Final = 0.9
+"""Of this share of different keys on, records are held up to the budget before they are reduced again."""
+_MANY_KEYS: Final = 150_000
+"""Above, the texts of keys no longer fit the processor's cache, and are told apart by hashes of them."""
 
 
 class LatestByKey:
@@ -39,6 +45,7 @@ class LatestByKey:
         self._keep = keep
         self._blocks: list[RecordBlock] = []
         self._held = 0
+        self._is_reduced = True
         self._reduces_at = min(budget, FIRST_REDUCTION_BYTES)
         self.records = 0
         self.bytes = 0
@@ -58,16 +65,20 @@ class LatestByKey:
         if len(block):
             self._blocks.append(block)
             self._held += block.held
+            self._is_reduced = False
 
     def is_full(self) -> bool:
         """Return whether what is held, without replaced records, has reached three quarters of the budget."""
         if self._held <= self._reduces_at:
             return False
         lone = self._held - sum(block.held for block in self._blocks)
+        before = sum(map(len, self._blocks))
         reduced = self.survivors()
-        self._blocks = [reduced] if reduced is not None else []
         self._held = lone + (reduced.held if reduced is not None else 0)
-        self._reduces_at = min(self._budget, max(FIRST_REDUCTION_BYTES, 2 * self._held))
+        wanted = 2 * self._held
+        if reduced is not None and len(reduced) >= _DISTINCT * before:
+            wanted = self._budget  # another look before would cost as much, and free as little
+        self._reduces_at = min(self._budget, max(FIRST_REDUCTION_BYTES, wanted))
         return self._held * 4 >= self._budget * 3
 
     def survivors(self) -> RecordBlock | None:
@@ -75,14 +86,35 @@ class LatestByKey:
         if not self._blocks:
             return None
         whole = RecordBlock.concat(self._blocks)
-        encoded = whole.keys.dictionary_encode()
-        last = np.empty(len(encoded.dictionary), np.int64)
-        last[encoded.indices.to_numpy()] = np.arange(len(whole))  # of a repeated place the last assignment stays
-        return whole if len(last) == len(whole) else whole.take(np.sort(last))
+        if not self._is_reduced:
+            last = last_of_keys(whole.keys)
+            whole = whole if len(last) == len(whole) else whole.take(last)
+            self._is_reduced = True
+        self._blocks = [whole]
+        return whole
 
     def superseded(self, survivors: RecordBlock | None) -> int:
         """Records that a later record of the same key replaced."""
         return self.records - len(self.without_key) - (len(survivors) if survivors is not None else 0)
+
+
+def last_of_keys(keys: pa.BinaryArray) -> np.ndarray:
+    """The place of the last occurrence of each key, ascending; no key is null."""
+    if len(keys) > _MANY_KEYS:
+        last, codes = _last(pa.array(hash_cells(keys)))
+        followed = np.flatnonzero(last[codes] != np.arange(len(keys)))
+        if keys.take(pa.array(followed)).equals(keys.take(pa.array(last[codes[followed]]))):
+            return np.sort(last)  # else two keys share a hash
+    return np.sort(_last(keys)[0])
+
+
+def _last(values: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """The last place of each different value, by its number, and the number of each value."""
+    encoded = values.dictionary_encode()
+    numbers = encoded.indices.to_numpy()
+    last = np.empty(len(encoded.dictionary), np.int64)
+    last[numbers] = np.arange(len(values))  # of a repeated place the last assignment stays
+    return last, numbers
 
 
 @dataclass(slots=True)
