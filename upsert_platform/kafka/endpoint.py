@@ -106,9 +106,9 @@ class KafkaEndpoint:
         # Both decide whether an offset is read or lost, so they are not open to be declared.
         return config | {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.partition.eof": "true"}
 
-    def producer_config(self, **overrides: str | int) -> dict[str, Any]:
+    def producer_config(self, **overrides: Any) -> dict[str, Any]:
         """Settings of a producer; partitions follow Kafka's murmur2 like those of Java producers."""
-        defaults: dict[str, str | int] = {"enable.idempotence": "true", "linger.ms": 20, "compression.type": "lz4"}
+        defaults: dict[str, Any] = {"enable.idempotence": "true", "linger.ms": 20, "compression.type": "lz4"}
         if {"acks", "max.in.flight.requests.per.connection"} & set(self.properties.producer):
             defaults.pop("enable.idempotence")
         return self._config(
@@ -142,8 +142,8 @@ class KafkaEndpoint:
         events = {} if on_error is None else {"error_cb": on_error}
         return self._open(Consumer, self.consumer_config(**overrides) | events)
 
-    def open_producer(self, **overrides: str | int) -> Producer:
-        """A producer; see open_consumer."""
+    def open_producer(self, **overrides: Any) -> Producer:
+        """A producer, with properties of the client or its `on_delivery`; see open_consumer."""
         from confluent_kafka import Producer
 
         return self._open(Producer, self.producer_config(**overrides))

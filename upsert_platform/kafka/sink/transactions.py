@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.kafka.endpoint import KafkaEndpoint
@@ -24,7 +24,7 @@ class Fenced(Exception):  # noqa: N818 (a state of affairs that callers handle, 
 
 
 def open_transactional(
-    endpoint: KafkaEndpoint, transactional_id: str, *, near: str | None = None, **overrides: str | int
+    endpoint: KafkaEndpoint, transactional_id: str, *, near: str | None = None, **overrides: Any
 ) -> Producer:
     """A producer that has taken a transactional id: open transactions under it are ended, other producers are fenced.
 
@@ -37,7 +37,7 @@ def open_transactional(
     """
     from confluent_kafka import KafkaException
 
-    needed: dict[str, str | int] = {"acks": "all", "enable.idempotence": "true"}
+    needed: dict[str, Any] = {"acks": "all", "enable.idempotence": "true"}
     producer = endpoint.open_producer(**needed, **{"transactional.id": transactional_id}, **overrides)
     if near is not None:
         with suppress(KafkaException):  # what cannot be reached is told below
