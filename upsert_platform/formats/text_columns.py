@@ -1,7 +1,7 @@
 """Columns of text to columns of declared types, in bulk.
 
 A value is matched by an anchored pattern first. The patterns take only what Arrow's conversion and Flink's read alike
-(no 29 February, no hour 24, no 19-digit long); what does not match is doubtful, and read one by one.
+(no hour 24, no 19-digit long, no 29 February but of leap years); what does not match is doubtful, and read one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 
 _DAY: Final = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-_DATE: Final = rf"(?:000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{{3}})-{_DAY}"
+_LEAP_YEAR: Final = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+_DATE: Final = rf"(?:(?:000[1-9]|00[1-9]\d|0[1-9]\d\d|[1-9]\d{{3}})-{_DAY}|{_LEAP_YEAR}-02-29)"
 _CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?"
 _NUMBER: Final = r"^-?\d+(?:\.\d+)?(?:[eE][+-]?\d{1,2})?$"
 _PATTERNS: Final = {
