@@ -10,7 +10,7 @@ import sys
 SUITES = (
     "changelog", "tablestore", "maxcompute", "sync", "formats", "sink", "queries", "topic_queries", "mysql", "stream",
     "postgres", "postgres_job", "cluster_scaling",
-    "hops", "jobs", "switching", "planning", "mysql_proof", "nexmark",
+    "hops", "jobs", "switching", "planning", "mysql_proof", "nexmark", "nexmark_upserts",
 )  # fmt: skip
 
 

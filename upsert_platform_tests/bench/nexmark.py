@@ -12,9 +12,10 @@ import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,27 +69,56 @@ def run(*, events: int | None = None, queries: str | None = None) -> Iterator[di
 
 
 def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> dict[str, Any]:
-    query = QUERIES[name]
-    query = replace(query, key=query.key or _ADDED_KEYS[name])
+    query = with_key(name)
+
+    def script(target: str, *, bounded: bool) -> str:
+        return _script(query, servers, target, bounded=bounded)
+
+    return measured("nexmark", folder, servers, name, script, rows=count, bytes_per_event=size)
+
+
+def with_key(name: str) -> Nexmark:
+    """The query, with a key of its sink where the benchmark has none."""
+    return replace(QUERIES[name], key=QUERIES[name].key or _ADDED_KEYS[name])
+
+
+def measured(
+    measure: str,
+    folder: Path,
+    servers: str,
+    name: str,
+    script: Callable[..., str],
+    *,
+    recomputed: Counter[str] | None = None,
+    goal: str = ">= 1.5 each, >= 2 over all; < 4 GB",
+    **more: Any,
+) -> dict[str, Any]:
+    """Runs a query as a whole job, and by Flink if that is there; one measure.
+
+    Args:
+        script: makes the statements, of the topic that is written and of whether the sources end (`bounded`).
+        recomputed: the rows that the topic has to hold in the end, as `shown` gives them; only Flink's if left out.
+    """
     for side in ("ours", "flink"):
         settings = {"cleanup.policy": "compact", "retention.ms": "-1"}
         create_topic(servers, f"{name}-{side}", partitions=PARTITIONS, config=settings)
-    _declare(folder / name, _script(query, servers, f"{name}-ours", bounded=False))
+    _declare(folder / name, script(f"{name}-ours", bounded=False))
     with watch_memory() as peak:
         ours, cpu = _job(folder / name)
-    more: dict[str, Any] = {}
     theirs = 0.0
     if "FLINK_SQL" in os.environ:
         with watch_memory() as their_peak:
-            theirs = timed_flink(folder / name / "flink.sql", _script(query, servers, f"{name}-flink", bounded=True))
+            theirs = timed_flink(folder / name / "flink.sql", script(f"{name}-flink", bounded=True))
     # Read behind both jobs: what this process holds is no memory of theirs.
     found, messages = _final(servers, f"{name}-ours")
     values = sum(found.values())
+    if recomputed is not None:
+        _compare(name, _shown_of(found, name), recomputed, "computed")
     if "FLINK_SQL" in os.environ:
         expected, their_messages = _final(servers, f"{name}-flink")
         if name not in BY_CLOCK:
             _judge(name, found, expected)
-        more = {
+        more |= {
             "ratio": theirs / ours,
             "ratio_to": "Flink (seconds of its job's process / ours)",
             "flink_seconds": round(theirs, 1),
@@ -96,13 +126,11 @@ def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> d
             "flink_memory_mb": round(their_peak.total),
         }
     return row(
-        "nexmark",
-        rows=count,
+        measure,
         seconds=ours,
         memory=peak,
-        goal=">= 1.5 each, >= 2 over all; < 4 GB",
+        goal=goal,
         query=name,
-        bytes_per_event=size,
         cpu_seconds=round(cpu, 1),
         values=values,
         messages=messages,
@@ -139,15 +167,16 @@ def _final(servers: str, topic: str) -> tuple[Counter[bytes], int]:
     return Counter(latest(counted()).values()), messages
 
 
-def _shown(value: bytes, name: str) -> str:
+def shown(value: bytes, name: str) -> str:
     """A row, its columns sorted, numbers and times as both writers mean them."""
-    data = json.loads(value, parse_float=str, parse_int=str)
+    data = json.loads(value, parse_float=lambda text: f"{Decimal(text).normalize():f}", parse_int=str)
     if name in _TIES:
         data = {column: data[column] for column in _TIES[name]}
-    return json.dumps({key: _plain(item) for key, item in sorted(data.items())})
+    return json.dumps({key: plain(item) for key, item in sorted(data.items())})
 
 
-def _plain(item: Any) -> Any:
+def plain(item: Any) -> Any:
+    """A value of a row, its text as both writers mean it."""
     if isinstance(item, str) and "." in item:  # 12.500 and 12.5, 10:00:00.000 and 10:00:00
         head, _, tail = item.rpartition(".")
         if tail.isdigit():
@@ -162,14 +191,21 @@ def _judge(name: str, ours: Counter[bytes], theirs: Counter[bytes]) -> None:
         common = min(ours[value], theirs[value])
         for side in (ours, theirs):
             side[value] -= common
-    mine, others = (Counter[str]() for _ in range(2))
-    for side, shown in ((ours, mine), (theirs, others)):
-        for value, times in side.items():
-            if times:
-                shown[_shown(value, name)] += times
-    extra, missing = mine - others, others - mine
-    counts = f"{name}: {sum(extra.values())} rows that Flink does not have, {sum(missing.values())} that it has alone"
-    assert mine == others, f"{counts}; ours {list(extra)[:3]}, Flink's {list(missing)[:3]}"
+    _compare(name, _shown_of(ours, name), _shown_of(theirs, name), "that Flink has")
+
+
+def _shown_of(values: Counter[bytes], name: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for value, times in values.items():
+        if times:
+            found[shown(value, name)] += times
+    return found
+
+
+def _compare(name: str, ours: Counter[str], others: Counter[str], whose: str) -> None:
+    extra, missing = ours - others, others - ours
+    counts = f"{name}: {sum(extra.values())} rows beyond those {whose}, {sum(missing.values())} too few"
+    assert ours == others, f"{counts}; extra {list(extra)[:3]}, missing {list(missing)[:3]}"
 
 
 def _produce(servers: str, count: int, seed: int) -> int:
@@ -184,7 +220,7 @@ def _produce(servers: str, count: int, seed: int) -> int:
 
     def records() -> Iterator[tuple[None, bytes, int]]:
         nonlocal sizes
-        for at, value in enumerate(_events(count, seed)):
+        for at, value in enumerate(json_events(count, seed)):
             sizes += len(value)
             yield None, value, at // _CHUNK % PARTITIONS
 
@@ -192,7 +228,8 @@ def _produce(servers: str, count: int, seed: int) -> int:
     return sizes // count
 
 
-def _events(count: int, seed: int) -> Iterator[bytes]:
+def json_events(count: int, seed: int) -> Iterator[bytes]:
+    """Events by the benchmark's proportions, as JSON objects of one field that is not null."""
     rng = random.Random(seed)
     draw, below = rng.random, rng.randrange
     for at in range(count):
