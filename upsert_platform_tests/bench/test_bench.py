@@ -46,7 +46,8 @@ SUITES: dict[str, tuple[dict[str, Any], dict[str, Any], set[str]]] = {
     ),
     "planning": ({"records": 16_000, "keys": 16_000}, {}, {"plan_estimate"}),
     "mysql_proof": ({"rows": 2_000, "rate": 100, "proofs": 1}, {}, {"prove_database"}),
-    "nexmark": ({"events": 5_000, "queries": "q2,q4,q19"}, {}, {"nexmark"}),
+    "nexmark": ({"events": 5_000, "queries": "q2,q4,q19"}, {"MORE": 500}, {"nexmark", "nexmark_more"}),
+    "nexmark_upserts": ({"events": 5_000, "queries": "q4,q18"}, {}, {"nexmark_upserts"}),
 }
 """Arguments of a suite's `run`, other values of its constants, and measures that it has to tell."""
 
