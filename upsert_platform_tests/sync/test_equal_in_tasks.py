@@ -115,6 +115,24 @@ def test_keys_that_are_deleted_have_to_be_told_as_deleted() -> None:
         assert (found.found_deleted == expected.deleted) is same
 
 
+@pytest.mark.parametrize("width", [1, 3])
+def test_rows_are_compared_as_the_destination_holds_them(width: int) -> None:
+    """A destination that cuts texts: whether it does is asked of fewer and fewer batches, and of the first one."""
+    looks: list[int] = []
+
+    def cut(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            looks.append(batch.num_rows)
+            texts = pa.array([text[:width] for text in batch.column("name").to_pylist()], pa.string())
+            yield batch.set_column(1, "name", texts)
+
+    given = [changes([(at * 400 + row, "abc", "U", 1) for row in range(400)]) for at in range(40)]
+    as_held = changes([(key, "abc"[:width], "U", 1) for key in range(16_000)])
+    assert told(ExpectedRows(PAIR, KEY, held=cut), *given).expected == told(ExpectedRows(PAIR, KEY), as_held).expected
+    assert looks.count(256) == 6  # batches 1, 2, 4, 8, 16, 32
+    assert looks.count(400) == (40 if width == 1 else 0)
+
+
 def test_of_earlier_batches_a_sample_is_looked_at_and_of_another_batch_another_one() -> None:
     rows = [(key, "x", "U", 1 if key < 1000 else 2) for key in range(1500)]
     numbers = {after: told(ExpectedRows(PAIR, KEY, Sample(after, 10)), changes(rows)).rows for after in (0, 1, 2)}
