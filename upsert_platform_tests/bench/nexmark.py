@@ -76,7 +76,7 @@ def run(*, events: int | None = None, queries: str | None = None) -> Iterator[di
         for name in names:
             with watch_memory() as peak:
                 seconds, cpu = _job(Path(folder) / name)
-            more = {"query": name, "events_before": count, "cpu_seconds": round(cpu, 1)}
+            more: dict[str, Any] = {"query": name, "events_before": count, "cpu_seconds": round(cpu, 1)}
             yield row("nexmark_more", rows=MORE, seconds=seconds, memory=peak, goal="<= 12 s", **more)
 
 

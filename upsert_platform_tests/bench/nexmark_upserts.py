@@ -1,7 +1,7 @@
-"""Nexmark over upsert topics: persons, auctions and bids whose rows change and are deleted, beside Flink as in `nexmark`.
+"""Nexmark over upsert topics: persons, auctions and bids that change and are deleted, beside Flink as in `nexmark`.
 
-Each kind of event has a topic with a key. Of ten records one changes an earlier row (the price of a bid, the category of
-an auction, the state of a person), and of thirty one deletes one. What the written topic has to hold in the end is
+Each kind of event has a topic with a key. Of ten records one changes an earlier row (the price of a bid, the category
+of an auction, the state of a person), and of thirty one deletes one. What the written topic has to hold in the end is
 computed by DuckDB from the rows that are left; Flink's final values have to be the same. Queries over windows are left
 out: they count rows by their times, which upserts do not come in. So are those whose sinks have no key by which rows of
 a bid can be told apart.
@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,7 +88,7 @@ def _script_of(name: str, servers: str) -> Callable[..., str]:
 
 
 def _produce(servers: str, count: int, seed: int) -> tuple[dict[str, dict[int, bytes]], int]:
-    """Send the events and their changes; return the rows that are left of each table, and how many records there are."""
+    """Send the events and their changes; return the rows that are left by table, and how many records there are."""
     producer = Producer(
         {
             "bootstrap.servers": servers, "linger.ms": 20, "compression.type": "lz4", "enable.idempotence": True,
@@ -96,16 +97,21 @@ def _produce(servers: str, count: int, seed: int) -> tuple[dict[str, dict[int, b
     )  # fmt: skip
     left: dict[str, dict[int, bytes]] = {name: {} for name in TABLES}
     records = 0
-    for name, key, row in _changes(count, seed):
-        send_one = (b'{"id":%d}' % key, row, BY_KEY)
-        send(producer, name, [send_one])
-        records += 1
-        if row is None:
-            del left[name][key]
-        else:
-            left[name][key] = row
-    assert producer.flush(120) == 0
+    for some in _in_lists(_changes(count, seed)):
+        for table in TABLES:
+            send(producer, table, [(b'{"id":%d}' % key, row, BY_KEY) for name, key, row in some if name == table])
+        for name, key, row in some:
+            if row is None:
+                del left[name][key]
+            else:
+                left[name][key] = row
+        records += len(some)
     return left, records
+
+
+def _in_lists(changes: Iterator[tuple[str, int, bytes | None]]) -> Iterator[list[tuple[str, int, bytes | None]]]:
+    while some := list(islice(changes, 50_000)):
+        yield some
 
 
 def _changes(count: int, seed: int) -> Iterator[tuple[str, int, bytes | None]]:

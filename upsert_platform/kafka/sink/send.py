@@ -33,7 +33,9 @@ def send(
         on_delivery: the producer's own if None, which takes a quarter less time per record.
         while_waiting: called whenever the queue is full.
     """
-    more = {name: value for name, value in (("partition", partition), ("on_delivery", on_delivery)) if value is not None}
+    more = {
+        name: value for name, value in (("partition", partition), ("on_delivery", on_delivery)) if value is not None
+    }
     produce = partial(producer.produce, **more) if more else producer.produce
     if timestamps is None and headers is None:
         for key, value in records:
