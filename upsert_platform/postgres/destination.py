@@ -173,8 +173,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
             if span.replaces:
                 connection.execute(f"DELETE FROM {self.table.place.sql}")
             merge = Merge(connection, self.table, self._found.columns)
-            staged = {part.stage: part.upserts + part.deletes for part in written.parts if part.stage}
-            merge.take(staged, deletes=any(part.deletes for part in written.parts))
+            merge.take([part for part in written.parts if part.stage])
             written = written.with_refused(merge.refused, merge.stats)
             written.keep_refused()
             with self._control.within(connection):

@@ -6,7 +6,7 @@ refuses are found by halves, each tried behind a savepoint: a statement that fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -44,20 +44,19 @@ class Merge:
         self.refused: list[RefusedRow] = []
         self.stats = StageStats()
 
-    def take(self, staged: Mapping[str, int], *, deletes: bool) -> None:
+    def take(self, parts: Sequence[StageStats]) -> None:
         """Merges staged tables.
 
         Args:
-            staged: table to how many rows it has.
-            deletes: whether there are deletes among the rows.
+            parts: tables and numbers of their rows, as the tasks that filled them report.
 
         Raises:
             DestinationError: more rows are refused than may be, or the server has lost staged rows.
             RecordError: a row is refused, and ``on-error`` is ``fail``.
             psycopg.Error: the server refuses what no row is the reason of.
         """
-        stages = [self._table.place.beside(stage).sql for stage in staged]
-        for stage, rows in zip(stages, staged.values(), strict=True):
+        staged = {self._table.place.beside(part.stage).sql: part.upserts + part.deletes for part in parts}
+        for stage, rows in staged.items():
             ((found,),) = self._connection.execute(f"SELECT count(*) FROM {stage}").fetchall()
             if found != rows:
                 # Unlogged tables are empty after a crash of the server, and at a standby that takes over.
@@ -69,8 +68,8 @@ class Merge:
         plain = self._table.settings.is_hologres  # without savepoints, places of rows and deferred constraints
         if not plain:
             self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
-        for delete in (True, False) if deletes else (False,):
-            for stage in stages:
+        for delete in (True, False) if any(part.deletes for part in parts) else (False,):
+            for stage in staged:
                 if plain:
                     self._connection.execute(self._statement(stage, "", delete=delete))
                     continue
