@@ -64,11 +64,12 @@ class ControlRecord:
             found_id: identity of the table as it is, 0 if unknown; None where there is none.
             lost: see `DestinationState.lost`.
         """
-        if lost or found_id is None:
-            return self.tenure.shown_in(DestinationState(lost=lost))
-        known = DestinationState(
-            self.applied_batch, self.changelog_id, self.verdict, commit=self.commit, table_id=str(found_id or "")
-        )
+        known = DestinationState(lost=lost)
+        if not lost and found_id is not None:
+            table_id = str(found_id or "")
+            known = DestinationState(
+                self.applied_batch, self.changelog_id, self.verdict, commit=self.commit, table_id=table_id
+            )
         return self.tenure.shown_in(known)
 
 
