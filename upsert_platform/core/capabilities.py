@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -157,8 +158,16 @@ class HoldsLess(ABC):
     """A destination whose format cannot hold every row as it is."""
 
     @abstractmethod
+    def holding(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] | None:
+        """Return a function for ``mapInArrow``, which can be pickled, or None where every value is held as it is.
+
+        It gives change rows as `Destination.read` gives their rows; a row that it will not give at all is a delete.
+        """
+
     def held(self, changes: DataFrame) -> DataFrame:
-        """A change frame as `Destination.read` gives its rows; a row that it will not give at all is a delete."""
+        """A change frame by `holding`."""
+        holding = self.holding()
+        return changes if holding is None else changes.mapInArrow(holding, changes.schema)
 
 
 class WritesByMode(ABC):
@@ -323,8 +332,15 @@ class WritesInTask(ABC):
         """
 
     def holder(self) -> Callable[[pa.Table], pa.Table] | None:
-        """Return what gives a change frame as `HoldsLess.held` does; None where every value is held as it is.
+        """Return what gives a table of change rows by `HoldsLess.holding`; None where every value is held as it is.
 
         It can be pickled.
         """
-        return None
+        holding = self.holding() if isinstance(self, HoldsLess) else None
+        return None if holding is None else partial(_held, holding)
+
+
+def _held(holding: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], changes: pa.Table) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_batches(holding(iter(changes.to_batches())), schema=changes.schema)

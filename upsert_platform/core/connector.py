@@ -193,9 +193,9 @@ class Writable(Connector, Generic[Checked]):
 
     def fraction_digits(self, table: Table) -> int:
         """Return the number of fractional digits of a second that the table stores, if fewer than declared; 0 if all
-        are stored.
+        are stored. Microseconds where a system has no other.
         """
-        return 0
+        return 6
 
     def places(self, checked: Checked) -> tuple[str, ...]:
         """Columns outside the primary key that, beside it, identify a row (`capabilities.KeepsOlderRows`)."""

@@ -46,10 +46,6 @@ class MaxComputeConnector(Writable[MaxComputeTable], Searchable):
             return None, problems
         return MaxComputeKeyReader(checked), [*problems, *lookup_problems(table, checked)]
 
-    def fraction_digits(self, table: Table) -> int:
-        """Microseconds."""
-        return 6
-
     def places(self, checked: MaxComputeTable) -> tuple[str, ...]:
         """Partition columns outside the key, unless rows move."""
         return checked.places_of(checked.primary_key)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.errors import DestinationError, EndpointError, UpsertPlatformError, hide
+from upsert_platform.core.errors import DestinationError, EndpointError, hide
 from upsert_platform.core.unreachable import reaching
 from upsert_platform.postgres.options import PostgresSettings
 from upsert_platform.writing.time_limit import ending, time_left
@@ -54,21 +54,9 @@ def connect(settings: PostgresSettings) -> psycopg.Connection[Any]:
         return connection
 
 
-def platform_error(settings: PostgresSettings, error: psycopg.Error) -> UpsertPlatformError:
-    """A client's error in the platform's words, with SQLSTATE, without the password."""
-    import psycopg
-
-    code = error.sqlstate or ""
-    text = hide(str(error).strip().replace("\n", "; "), [settings.password.get_secret_value()])
-    shown = f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
-    if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, psycopg.OperationalError)):
-        return EndpointError(shown)
-    return DestinationError(shown + (_RIGHTS if code == _DENIED else ""))
-
-
 @contextmanager
 def translated(settings: PostgresSettings) -> Iterator[None]:
-    """Turns errors of the client into the platform's.
+    """Turns errors of the client into the platform's, with SQLSTATE, without the password.
 
     Raises:
         EndpointError: the server is not reached, or refuses the login.
@@ -79,7 +67,14 @@ def translated(settings: PostgresSettings) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
-        raise platform_error(settings, error) from error
+        code = error.sqlstate or ""
+        text = hide(str(error).strip().replace("\n", "; "), [settings.password.get_secret_value()])
+        shown = (
+            f"PostgreSQL {settings.address}, user '{settings.username}': {f'SQLSTATE {code}: ' if code else ''}{text}"
+        )
+        if code[:2] in _ENDPOINT_CLASSES or (not code and isinstance(error, psycopg.OperationalError)):
+            raise EndpointError(shown) from error
+        raise DestinationError(shown + (_RIGHTS if code == _DENIED else "")) from error
 
 
 @contextmanager

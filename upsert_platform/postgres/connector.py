@@ -90,10 +90,6 @@ class PostgresConnector(Readable, Inspectable[PostgresTable], Searchable):
 
         return f"the first rows of PostgreSQL table {checked.place}, by key", first_rows(checked, limit)
 
-    def fraction_digits(self, table: Table) -> int:
-        """Microseconds."""
-        return 6
-
     def control_place(self, checked: PostgresTable) -> ControlPlace:
         """A row of the control table."""
         return ControlPlace(

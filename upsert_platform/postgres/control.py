@@ -9,14 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.destination import Verdict
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.postgres.client import Session, result_of
 from upsert_platform.postgres.names import literal
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.writing.controlled import Control
+from upsert_platform.writing.controlled import Control, ControlRecord
 from upsert_platform.writing.lease import Tenure
 
 if TYPE_CHECKING:
@@ -29,23 +29,6 @@ _COLUMNS: Final = {
     "run": _TEXT,
 }  # fmt: skip
 _MISSING: Final = "SQLSTATE 42P01"
-
-
-class ControlRecord(NamedTuple):
-    """The control record of one table.
-
-    Attributes:
-        table_id: the table's oid when the position was recorded: another table has other rows.
-        found_id: its oid as it is, 0 where it does not exist.
-    """
-
-    tenure: Tenure = Tenure()
-    applied_batch: int = 0
-    changelog_id: str = ""
-    commit: str = ""
-    table_id: int = 0
-    verdict: Verdict | None = None
-    found_id: int = 0
 
 
 class ControlTable(Control):
@@ -70,8 +53,11 @@ class ControlTable(Control):
         connection = getattr(self._own, "connection", None)
         return result_of(connection.execute(sql, arguments)) if connection else self._session.rows(sql, arguments)
 
-    def read(self) -> ControlRecord:
-        """The row; initial values where there is none."""
+    def read(self) -> tuple[ControlRecord, int]:
+        """The row, of initial values where there is none, and the table's oid as it is, 0 where it does not exist.
+
+        The `table_id` of the record is the oid when the position was recorded: another table has other rows.
+        """
         columns, found_id = ", ".join(list(_COLUMNS)[:-1]), "coalesce(to_regclass(%s)::oid::bigint, 0)"
         try:
             sql = f"SELECT {columns}, {found_id} FROM {self._sql} WHERE name = %s"
@@ -81,13 +67,14 @@ class ControlTable(Control):
                 raise
             found = []
         if not found:
-            return ControlRecord(found_id=self._session.rows(f"SELECT {found_id}", (self._place.sql,))[0][0])
+            return ControlRecord(), self._session.rows(f"SELECT {found_id}", (self._place.sql,))[0][0]
         *lease, applied, changelog, commit, table_id, verdict, now = found[0]
-        return ControlRecord(Tenure(*lease), applied, changelog, commit, table_id, Verdict.from_json(verdict), now)
+        return ControlRecord(Tenure(*lease), applied, changelog, commit, table_id, Verdict.from_json(verdict)), now
 
     def tenure(self) -> Tenure:
         """The lease of the row."""
-        return self.read().tenure
+        record, _ = self.read()
+        return record.tenure
 
     def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
         """Stores a lease, and columns beside it. Creates the control table and the row when they are missing."""
@@ -125,6 +112,5 @@ class ControlTable(Control):
         ((stored,),) = self._rows(f"SELECT verdict FROM {self._sql} WHERE name = %s", (self._place.table,))
         if Verdict.from_json(stored) != old:
             return False
-        same, known = ("verdict IS NULL", ()) if stored is None else ("verdict = %s", (stored,))
-        sql = f"UPDATE {self._sql} SET verdict = %s WHERE name = %s AND {same}"
-        return self._rows(sql, (new.to_json(), self._place.table, *known)) == [(1,)]
+        sql = f"UPDATE {self._sql} SET verdict = %s WHERE name = %s AND coalesce(verdict, '') = %s"
+        return self._rows(sql, (new.to_json(), self._place.table, stored or "")) == [(1,)]

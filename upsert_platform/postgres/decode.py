@@ -39,15 +39,15 @@ def query_rows(
         source: what follows the columns: ``FROM ...``.
     """
     texts = ", ".join(text_of(expression, types[name]) for name, expression in expressions.items())
-    block = bytearray()
+    chosen, block = {name: types[name] for name in expressions}, bytearray()
     with connection.cursor().copy(f"COPY (SELECT {texts} {source}) TO STDOUT (FORMAT csv)") as rows:
         for row in rows:
             block += row
             if len(block) >= _BLOCK:
-                yield _batch(block, {name: types[name] for name in expressions})
+                yield _batch(block, chosen)
                 block = bytearray()
     if block:
-        yield _batch(block, {name: types[name] for name in expressions})
+        yield _batch(block, chosen)
 
 
 def _batch(text: bytearray, types: Mapping[str, LogicalType]) -> pa.RecordBatch:

@@ -33,7 +33,6 @@ from upsert_platform.writing.outcomes import Written, opener_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from upsert_platform.postgres.merge import Merge
     from upsert_platform.postgres.reader import HeldRows
     from upsert_platform.postgres.stage import StageStats
 
@@ -58,7 +57,6 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
         self._settings, self._place = table.settings, str(table.place)
         self._session = Session(table.settings)
         self._control = ControlTable(self._session, table)
-        self._absent: frozenset[str] = frozenset()
 
     def close(self) -> None:
         """Ends the connection. Idempotent."""
@@ -76,7 +74,8 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
     def show_added(self) -> None:
         """From here on, read the table with the columns that the next write adds by ``auto.create``: they are null."""
         if self._settings.auto_create and self._found.columns:
-            self._absent = frozenset(self.table.names) - self._found.columns.keys() - {*self.primary_key}
+            absent = frozenset(self.table.names) - self._found.columns.keys() - {*self.primary_key}
+            self.table = replace(self.table, absent=absent)
 
     def schema_difference(self) -> str | None:
         """Return the difference between columns and keys and the declared ones; undeclared columns are allowed."""
@@ -95,22 +94,14 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
 
     def state(self) -> DestinationState:
         """Reads the control row; initial when it, or the control table, or the table of the row, is missing."""
-        record = self._control.read()
-        known = DestinationState(
-            record.applied_batch,
-            record.changelog_id,
-            record.verdict,
-            commit=record.commit,
-            table_id=str(record.found_id or ""),
-        )
-        if record.applied_batch and record.table_id != record.found_id:
-            how = "was dropped and made anew" if record.found_id else "is gone"
-            known = DestinationState(
-                lost=f"PostgreSQL table {self.table.place}, which held the batches up to {record.applied_batch},"
-                f" {how}; every batch is written again"
+        record, found_id = self._control.read()
+        lost = ""
+        if record.applied_batch and record.table_id != found_id:
+            lost = (
+                f"PostgreSQL table {self.table.place}, which held the batches up to {record.applied_batch},"
+                f" {'was dropped and made anew' if found_id else 'is gone'}; every batch is written again"
             )
-        there = known if record.found_id else replace(known, applied_batch=0)
-        return record.tenure.shown_in(there)
+        return record.state(found_id or None, lost)
 
     def forget_applied(self, lease: Lease) -> None:
         """Drops position and verdict from the control row; raises LeaseHeldError when the lease was lost."""
@@ -137,46 +128,40 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
             LeaseHeldError: the lease was lost, or ends before the write can.
             RecordError: PostgreSQL does not take a row, and ``on-error`` is ``fail``.
         """
-        from upsert_platform.postgres.stage import StageStats, drop_stages, staging_task
+        from upsert_platform.postgres.stage import StageStats, StagingTask, drop_stages
 
         assert isinstance(lease, RenewedLease)
         started, write = time.monotonic(), uuid.uuid4().hex[:8]
         lease.check()
         drop_stages(self._session, self.table)
         try:
-            opened = opener_of(keep_refused)
-            task = staging_task(self.table, terms=lease.terms, open_file=opened, write=write)
+            task = StagingTask(self.table, lease.terms, opener_of(keep_refused), write)
             written = self._write_by_tasks(changes, self.table, task, StageStats, keep=keep_refused)
             staged = time.monotonic()
-            written, merge = self._merged(written, span, lease)
+            written = self._merged(written, span, lease)
         finally:
             with suppress(UpsertPlatformError):  # the next holder drops what is left
                 drop_stages(self._session, self.table, write=write)
         total, seconds = written.total, {"stage_seconds": staged - started, "seconds": time.monotonic() - started}
         metrics = {"bytes": total.bytes, **{name: round(value, 3) for name, value in seconds.items()}}
-        upserts, deletes = total.upserts - merge.upserts, total.deletes - merge.deletes
-        return written.report(upserts=upserts, deletes=deletes, metrics=metrics)
+        return written.report(upserts=total.upserts, deletes=total.deletes, metrics=metrics)
 
-    def _merged(
-        self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease
-    ) -> tuple[Written[StageStats], Merge]:
-        """Merges what tasks staged; tried again where others were in the way."""
-        attempt = 0
-        while True:
+    def _merged(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
+        """Merges what tasks staged, tried again where others were in the way; rows that the server refused are among
+        the results.
+        """
+        for attempt in range(self.table.settings.max_retries):
             try:
                 return self._merged_once(written, span, lease)
             except DestinationError as error:
-                if attempt >= self.table.settings.max_retries or not any(code in str(error) for code in _AGAIN):
+                if not any(code in str(error) for code in _AGAIN):
                     raise
-                attempt += 1
                 _LOGGER.warning("table '%s': the transaction is tried again: %s", self.name, error)
-                time.sleep(0.1 * 2**attempt)
+            time.sleep(0.2 * 2**attempt)
+        return self._merged_once(written, span, lease)
 
-    def _merged_once(
-        self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease
-    ) -> tuple[Written[StageStats], Merge]:
+    def _merged_once(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
         from upsert_platform.postgres.merge import Merge
-        from upsert_platform.postgres.stage import StageStats
 
         lease.check()
         with connected(self.table.settings) as connection, connection.transaction():
@@ -185,40 +170,33 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
             # A client that is frozen while its transaction is open holds the rows no longer than its lease.
             silence = str(round(lease.seconds * 1000))
             connection.execute("SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (silence,))
-            merge = Merge(connection, self.table, self._found.columns)
             if span.replaces:
-                merge.empty()
-            parts = [part for part in written.parts if part.stage]
-            staged = {part.stage: part.upserts + part.deletes for part in parts}
-            merge.take(staged, deletes=any(part.deletes for part in parts))
-            written = written.with_refused(merge.refused, StageStats(refused=len(merge.refused)))
+                connection.execute(f"DELETE FROM {self.table.place.sql}")
+            merge = Merge(connection, self.table, self._found.columns)
+            merge.take([part for part in written.parts if part.stage])
+            written = written.with_refused(merge.refused, merge.stats)
             written.keep_refused()
             with self._control.within(connection):
                 position = {"applied_batch": span.upto, "changelog_id": span.changelog_id, "commit_id": span.commit}
-                lease.change(**position, run=span.run, table_id=self._control.read().found_id)
-        return written, merge
+                _, table_id = self._control.read()
+                lease.change(**position, run=span.run, table_id=table_id)
+        return written
 
     def _fetching(self) -> Callable[[Any], Any]:
         """Rows of keys, by a join with them in the server."""
         from upsert_platform.postgres.reader import KeyRows
 
-        return KeyRows(self.table, self._found.columns, self._absent)
+        return KeyRows(self.table, self._found.columns)
 
     def _all_rows(self, spark: SparkSession) -> DataFrame:
         """Rows by ranges of pages."""
         from upsert_platform.postgres.reader import RANGES_DDL, RangeRows, page_ranges
 
         ranges = page_ranges(self._session, self.table)
-        return self._rows_of_ranges(spark, ranges, RANGES_DDL, RangeRows(self.table, absent=self._absent))
+        return self._rows_of_ranges(spark, ranges, RANGES_DDL, RangeRows(self.table))
 
-    def holder(self) -> HeldRows | None:
+    def holding(self) -> HeldRows | None:
         """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""
-        from upsert_platform.postgres.reader import HeldRows, changed_columns
+        from upsert_platform.postgres.reader import HeldRows
 
-        found = self._found.columns
-        return HeldRows(self.table, found) if changed_columns(self.table, found) else None
-
-    def held(self, changes: DataFrame) -> DataFrame:
-        """A change frame with values as the table's types hold them."""
-        holder = self.holder()
-        return changes.mapInArrow(holder.in_batches, changes.schema) if holder else changes
+        return HeldRows.of(self.table, self._found.columns)

@@ -19,7 +19,7 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.json.encoder import json_values
 from upsert_platform.formats.options import JsonSettings
 from upsert_platform.postgres.names import literal
-from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json, wire_type
+from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json, scalar_of, staged_columns
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
@@ -30,22 +30,6 @@ _BLOB: Final = pa.large_binary()
 _EPOCH_DAYS: Final = 10_957
 """From 1970 to 2000, where PostgreSQL counts from."""
 _EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
-_FIXED: Final = {
-    TypeName.BOOLEAN: (">i1", 16),
-    TypeName.TINYINT: (">i2", 21),
-    TypeName.SMALLINT: (">i2", 21),
-    TypeName.INT: (">i4", 23),
-    TypeName.BIGINT: (">i8", 20),
-    TypeName.FLOAT: (">f4", 700),
-    TypeName.DOUBLE: (">f8", 701),
-    TypeName.DATE: (">i4", 1082),
-    TypeName.TIME: (">i8", 1083),
-    TypeName.TIMESTAMP: (">i8", 1114),
-    TypeName.TIMESTAMP_LTZ: (">i8", 1184),
-}
-"""Types whose values have one length: as numpy has them, and their ids, which are the same on every server."""
-_OIDS: Final = {**{name: oid for name, (_, oid) in _FIXED.items()}, **dict.fromkeys(BYTES, 17)}
-_TEXT_OID: Final = 25
 
 
 def copy_rows(columns: Sequence[pa.Array], types: Iterable[LogicalType]) -> pa.Buffer:
@@ -69,7 +53,7 @@ def _joined(*pieces: pa.Array | pa.Scalar) -> pa.Array:
 
 def _cells(array: pa.Array, logical: LogicalType) -> list[pa.Array]:
     """Pieces of which the cells of a column are joined."""
-    if logical.name in _FIXED:
+    if scalar_of(logical).binary:
         return [_fixed(array, logical)]
     if is_array(logical):
         payload = _arrays(array, logical)
@@ -83,7 +67,7 @@ def _cells(array: pa.Array, logical: LogicalType) -> list[pa.Array]:
 
 
 def _fixed(array: pa.Array, logical: LogicalType) -> pa.Array:
-    kind = np.dtype(_FIXED[logical.name][0])
+    kind = np.dtype(scalar_of(logical).binary)
     match logical.name:
         case TypeName.BOOLEAN:
             values = pc.fill_null(array, False)
@@ -119,7 +103,7 @@ def _arrays(array: pa.Array, logical: LogicalType) -> pa.Array:
     cells = _joined(*_cells(pc.list_flatten(array), element))
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
     bodies = pc.binary_join(pa.LargeListArray.from_arrays(offsets, cells), pa.scalar(b"", _BLOB))
-    oid = _OIDS.get(element.name, _TEXT_OID)
+    oid = scalar_of(element).oid
     heads = np.tile(np.array([1, 1, oid, 0, 1], ">i4"), (len(array), 1))
     heads[:, 3] = lengths
     empty = pa.scalar(np.array([0, 0, oid], ">i4").tobytes(), _BLOB)
@@ -136,13 +120,16 @@ def _json_texts(array: pa.Array, logical: LogicalType) -> pa.Array:
     return texts
 
 
-def given_rows(columns: Mapping[str, pa.Array], types: Mapping[str, LogicalType]) -> str:
-    """SQL of a table ``s`` of rows that the statement has in itself: columns ``c0``, ``c1``, ... of staged types."""
-    names = [f"c{place}" for place in range(len(columns))]
-    cells = zip(*(_plain_values(column, types[name]) for name, column in columns.items()), strict=True)
-    rows = orjson.dumps([dict(zip(names, row, strict=True)) for row in cells]).decode()
-    kinds = ", ".join(f"{name} {wire_type(types[column])}" for name, column in zip(names, columns, strict=True))
-    return f"json_to_recordset({literal(rows)}::json) AS s({kinds})"
+def given_rows(rows: pa.RecordBatch, types: Mapping[str, LogicalType]) -> str:
+    """SQL of a table ``s`` of rows that the statement has in itself: some of their columns, as staged rows have them.
+
+    Args:
+        types: of the columns that are given.
+    """
+    names = [f"c{place}" for place in range(len(types))]
+    cells = zip(*(_plain_values(rows.column(name), logical) for name, logical in types.items()), strict=True)
+    given = orjson.dumps([dict(zip(names, row, strict=True)) for row in cells]).decode()
+    return f"json_to_recordset({literal(given)}::json) AS s({staged_columns(types.values())})"
 
 
 def _plain_values(array: pa.Array, logical: LogicalType) -> list[Any]:

@@ -6,18 +6,20 @@ refuses are found by halves, each tried behind a savepoint: a statement that fai
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import psycopg
+import pyarrow as pa
 
 from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
 from upsert_platform.core.errors import DestinationError
+from upsert_platform.postgres.decode import query_rows
 from upsert_platform.postgres.names import quote
-from upsert_platform.postgres.stage import reason_of, refuse_if_asked
+from upsert_platform.postgres.stage import StageStats, reason_of, rejected
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, cast_of
-
-if TYPE_CHECKING:
-    import psycopg
+from upsert_platform.postgres.types import Found, casts_of, same_values
+from upsert_platform.writing.refused_output import too_many_refused
 
 _PER_PAGE: Final = 512
 """More rows than a page of 8 KB holds."""
@@ -30,36 +32,31 @@ class Merge:
     """Merges staged tables in an open transaction.
 
     Attributes:
-        refused: rows that the server does not take, with SQLSTATE and message: `upserts` and `deletes` of them.
+        refused: rows that the server does not take, with SQLSTATE and message.
+        stats: their number; as many upserts and deletes as they are have to be taken from what was staged.
     """
 
     def __init__(self, connection: psycopg.Connection[Any], table: PostgresTable, found: Mapping[str, Found]) -> None:
         self._connection = connection
         self._table = table
-        pairs = enumerate(table.types.items())
-        self._casts = {name: cast_of(f"s.c{place}", kind, found[name]) for place, (name, kind) in pairs}
+        self._casts = casts_of(table.types, found)
         self._deleted = f"s.c{len(table.names)}"
         self.refused: list[RefusedRow] = []
-        self.upserts = self.deletes = 0
+        self.stats = StageStats()
 
-    def empty(self) -> None:
-        """Deletes every row."""
-        self._connection.execute(f"DELETE FROM {self._table.place.sql}")
-
-    def take(self, staged: Mapping[str, int], *, deletes: bool) -> None:
+    def take(self, parts: Sequence[StageStats]) -> None:
         """Merges staged tables.
 
         Args:
-            staged: table to how many rows it has.
-            deletes: whether there are deletes among the rows.
+            parts: tables and numbers of their rows, as the tasks that filled them report.
 
         Raises:
             DestinationError: more rows are refused than may be, or the server has lost staged rows.
             RecordError: a row is refused, and ``on-error`` is ``fail``.
             psycopg.Error: the server refuses what no row is the reason of.
         """
-        stages = [self._table.place.beside(stage).sql for stage in staged]
-        for stage, rows in zip(stages, staged.values(), strict=True):
+        staged = {self._table.place.beside(part.stage).sql: part.upserts + part.deletes for part in parts}
+        for stage, rows in staged.items():
             ((found,),) = self._connection.execute(f"SELECT count(*) FROM {stage}").fetchall()
             if found != rows:
                 # Unlogged tables are empty after a crash of the server, and at a standby that takes over.
@@ -71,8 +68,8 @@ class Merge:
         plain = self._table.settings.is_hologres  # without savepoints, places of rows and deferred constraints
         if not plain:
             self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
-        for delete in (True, False) if deletes else (False,):
-            for stage in stages:
+        for delete in (True, False) if any(part.deletes for part in parts) else (False,):
+            for stage in staged:
                 if plain:
                     self._connection.execute(self._statement(stage, "", delete=delete))
                     continue
@@ -84,8 +81,6 @@ class Merge:
 
     def _apply(self, stage: str, start: int, end: int, *, delete: bool, whole: bool = True) -> None:
         """Applies rows from one place of a staged table to another."""
-        import psycopg
-
         places = "" if whole else f" AND s.ctid >= '{_tid(start)}' AND s.ctid < '{_tid(end)}'"
         try:
             with self._connection.transaction():
@@ -105,7 +100,7 @@ class Merge:
     def _statement(self, stage: str, places: str, *, delete: bool) -> str:
         table, casts, key = self._table.place.sql, self._casts, self._table.primary_key
         if delete:
-            same = " AND ".join(f"t.{quote(name)} = {casts[name]}" for name in key)
+            same = same_values({name: casts[name] for name in key})
             return f"DELETE FROM {table} AS t USING {stage} AS s WHERE {self._deleted} AND {same}{places}"
         changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in casts if name not in key)
         return (
@@ -118,22 +113,15 @@ class Merge:
 
     def _refuse(self, stage: str, places: str, *, delete: bool, reason: str) -> None:
         """Takes the staged row of a place, if there is one, for one that the server refuses."""
-        import pyarrow as pa
-
-        from upsert_platform.postgres.decode import query_rows
-        from upsert_platform.writing.refused_output import too_many_refused
-        from upsert_platform.writing.row_text import refused_row
-
         table, kind = self._table, OPERATION_DELETE if delete else OPERATION_UPSERT
         staged = {name: f"s.c{place}" for place, name in enumerate(table.names)}
         source = f"FROM {stage} AS s WHERE {self._deleted} = {delete}{places}"
         for batch in query_rows(self._connection, staged, source, table.types):
             whole = batch.append_column(OPERATION, pa.array([kind], pa.string()))
-            row = refused_row(whole, 0, columns=table.names, key=table.primary_key, reason=reason)
-            refuse_if_asked(table, row)
-            self.refused.append(row)
-            self.deletes += delete
-            self.upserts += not delete
+            self.refused.append(rejected(table, whole, 0, reason))
+            self.stats.refused += 1
+            self.stats.deletes -= delete
+            self.stats.upserts -= not delete
         most = table.settings.max_refused_rows
         if most is not None and len(self.refused) > most:
             example = table.mask.told(self.refused[0])

@@ -6,10 +6,10 @@ Runs in Spark workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import pyarrow as pa
 
@@ -20,10 +20,11 @@ from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.decode import query_rows, schema_of
 from upsert_platform.postgres.encode import given_rows
 from upsert_platform.postgres.names import literal, quote
+from upsert_platform.postgres.options import PostgresSettings
 from upsert_platform.postgres.schema import prepare_table
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, cast_of, changes_values, created_type
-from upsert_platform.writing.blocks import halves
+from upsert_platform.postgres.types import Found, casts_of, changes_values, created_type, same_values
+from upsert_platform.writing.blocks import by_halves
 
 Batches = Iterator[pa.RecordBatch]
 RANGES_DDL: Final = "first BIGINT, last BIGINT"
@@ -60,10 +61,10 @@ def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of(table.types))
 
 
-def _selected(table: PostgresTable, rest: str, *, snapshot: str = "", absent: Collection[str] = ()) -> Batches:
+def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
     own = {
-        name: f"NULL::{created_type(table.types[name])}" if name in absent else f"t.{quote(name)}"
-        for name in table.names
+        name: f"NULL::{created_type(logical)}" if name in table.absent else f"t.{quote(name)}"
+        for name, logical in table.types.items()
     }
     with connected(table.settings) as connection, connection.transaction():
         if snapshot:
@@ -74,15 +75,10 @@ def _selected(table: PostgresTable, rest: str, *, snapshot: str = "", absent: Co
 
 @dataclass(frozen=True)
 class RangeRows:
-    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported.
-
-    Attributes:
-        absent: columns that the table does not have yet; they are null.
-    """
+    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported."""
 
     table: PostgresTable
     snapshot: str = ""
-    absent: frozenset[str] = frozenset()
 
     def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
@@ -90,43 +86,32 @@ class RangeRows:
                 first, last = bounds["first"], bounds["last"]
                 clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
                 where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
-                yield from _selected(self.table, where, snapshot=self.snapshot, absent=self.absent)
+                yield from _selected(self.table, where, snapshot=self.snapshot)
 
 
 @dataclass(frozen=True)
 class KeyRows:
-    """A function for ``mapInArrow`` from keys to the rows that have them; `found`: types as the server has them.
-
-    Attributes:
-        absent: as in `RangeRows`.
-    """
+    """A function for ``mapInArrow`` from keys to the rows that have them; `found`: types as the server has them."""
 
     table: PostgresTable
     found: Mapping[str, Found]
-    absent: frozenset[str] = frozenset()
 
     def __call__(self, batches: Batches) -> Batches:
-        table = self.table
-        casts = (cast_of(f"s.c{n}", table.types[name], self.found[name]) for n, name in enumerate(table.primary_key))
-        same = " AND ".join(f"t.{quote(name)} = {cast}" for name, cast in zip(table.primary_key, casts, strict=True))
+        key = {name: self.table.types[name] for name in self.table.primary_key}
+        same = same_values(casts_of(key, self.found))
+
+        def having(keys: pa.RecordBatch) -> list[pa.RecordBatch]:
+            return list(_selected(self.table, f" JOIN {given_rows(keys, key)} ON {same}"))
+
         for batch in batches:
             for start in range(0, batch.num_rows, _MOST_KEYS):
-                part = batch.slice(start, _MOST_KEYS)
-                yield from self._having(part, same)
+                for _, rows in by_halves(batch.slice(start, _MOST_KEYS), having, _is_no_value):
+                    # A key that no value of the column's type can be has no row.
+                    yield from rows if isinstance(rows, list) else ()
 
-    def _having(self, keys: pa.RecordBatch, same: str) -> Batches:
-        """Rows that have one of some keys. A key that no value of the column's type can be has no row."""
-        table = self.table
-        given = given_rows({name: keys.column(name) for name in table.primary_key}, table.types)
-        try:
-            found = list(_selected(table, f" JOIN {given} ON {same}", absent=self.absent))
-        except (DestinationError, ValueError) as error:
-            if isinstance(error, DestinationError) and not _IS_NO_VALUE.search(str(error)):
-                raise
-            for half in halves(keys) if keys.num_rows > 1 else ():
-                yield from self._having(half, same)
-        else:
-            yield from found
+
+def _is_no_value(error: Exception) -> bool:
+    return isinstance(error, ValueError) or bool(_IS_NO_VALUE.search(str(error)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,44 +129,46 @@ class PostgresKeyReader(KeyReader):
         yield lambda keys: fetch(iter(keys.to_batches()))
 
 
-def changed_columns(table: PostgresTable, found: Mapping[str, Found]) -> dict[str, LogicalType]:
-    """Columns that are there, whose values the server may give back in another form than they were written."""
-    return {
-        name: logical for name, logical in table.types.items() if name in found and changes_values(logical, found[name])
-    }
-
-
 @dataclass(frozen=True)
 class HeldRows:
-    """A function from change rows to the same as the table holds them: jsonb orders members, uuid is in lower case.
+    """A function for ``mapInArrow`` from change rows to the same as the table holds them: jsonb orders members, uuid is
+    in lower case.
 
     The server is asked, in bulk. A value that it does not take stays as it is: its row is refused.
+
+    Attributes:
+        types: of the columns whose values the server may give back in another form than they were written.
+        found: their types as the server has them.
     """
 
-    table: PostgresTable
+    settings: PostgresSettings
+    types: Mapping[str, LogicalType]
     found: Mapping[str, Found]
 
-    def __call__(self, changes: pa.Table) -> pa.Table:
-        """Return a table of change rows."""
-        return pa.Table.from_batches(self.in_batches(iter(changes.to_batches())), schema=changes.schema)
+    @classmethod
+    def of(cls, table: PostgresTable, found: Mapping[str, Found]) -> Self | None:
+        """Return the function for the columns that are there, or None if each value is held unchanged."""
+        types = {
+            name: kind for name, kind in table.types.items() if name in found and changes_values(kind, found[name])
+        }
+        return cls(table.settings, types, found) if types else None
 
-    def in_batches(self, batches: Batches) -> Batches:
-        """The function for ``mapInArrow``."""
+    def __call__(self, batches: Batches) -> Batches:
         for batch in batches:
-            try:
-                yield self._asked(batch)
-            except (DestinationError, ArithmeticError, ValueError):
-                yield from self.in_batches(iter(halves(batch))) if batch.num_rows > 1 else (batch,)
+            for part, held in by_halves(batch, self._asked, _is_refusal):
+                yield part if isinstance(held, Exception) else held
 
     def _asked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = changed_columns(self.table, self.found)
-        casts = {name: f"({cast_of(f's.c{n}', columns[name], self.found[name])})" for n, name in enumerate(columns)}
-        given = given_rows({name: batch.column(name) for name in columns}, columns)
-        with connected(self.table.settings) as connection:
+        source = f"FROM {given_rows(batch, self.types)}"
+        with connected(self.settings) as connection:
             # A function in FROM gives its rows in their order.
-            found = query_rows(connection, casts, f"FROM {given}", columns)
-            rows = pa.Table.from_batches(found, schema_of(columns)).combine_chunks()
-        for name in columns:
+            found = query_rows(connection, casts_of(self.types, self.found), source, self.types)
+            rows = pa.Table.from_batches(found, schema_of(self.types)).combine_chunks()
+        for name in self.types:
             index = batch.schema.get_field_index(name)
             batch = batch.set_column(index, batch.schema.field(index), rows.column(name).combine_chunks())
         return batch
+
+
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, (DestinationError, ArithmeticError, ValueError))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -26,8 +27,8 @@ from upsert_platform.postgres.control import ControlTable
 from upsert_platform.postgres.encode import HEADER, TRAILER, copy_rows
 from upsert_platform.postgres.names import literal
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import wire_type
-from upsert_platform.writing.blocks import blocks, halves
+from upsert_platform.postgres.types import staged_columns
+from upsert_platform.writing.blocks import blocks, by_halves
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats
 from upsert_platform.writing.refused_output import KEEP_ASIDE, OpenFile, RefusedOutput
@@ -65,95 +66,91 @@ def drop_stages(session: Session, table: PostgresTable, *, write: str = "") -> N
         session.rows(f"DROP TABLE IF EXISTS {table.place.beside(name).sql}")
 
 
-def staging_task(
-    table: PostgresTable, *, terms: Terms, open_file: OpenFile | None, write: str
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function for ``mapInArrow`` that stages a change frame under a lease; it yields `OUTCOME_SCHEMA`.
+@dataclass(frozen=True)
+class StagingTask:
+    """A function for ``mapInArrow`` that stages a change frame under a lease; it yields `OUTCOME_SCHEMA`.
 
-    Args:
+    Attributes:
         write: begins the names of the tables, so that `drop_stages` knows them.
     """
-    return partial(_staged, table, terms, open_file, write)
+
+    table: PostgresTable
+    terms: Terms
+    open_file: OpenFile | None
+    write: str
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        table, settings = self.table, self.table.settings
+        what, most = f"table '{table.name}'", settings.max_refused_rows
+        output = RefusedOutput(what, open_file=self.open_file, most=most, mask=table.mask)
+        stage = _Stage(table, self.write, output)
+        found = blocks(batches, rows=settings.flush_rows, size=_BLOCK_BYTES)
+        with closing(output), closing(Session(settings)) as session:
+            guard = LeaseGuard(self.terms, ControlTable(session, table).tenure)
+            first = next(found, None)
+            if first is not None:
+                with connected(settings) as connection:
+                    for block in chain((first,), found):
+                        guard.check()
+                        yield from stage.copy(connection, block)
+            yield output.end(stage.stats.to_json())
 
 
-def _staged(
-    table: PostgresTable, terms: Terms, open_file: OpenFile | None, write: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    what, most = f"table '{table.name}'", table.settings.max_refused_rows
-    output = RefusedOutput(what, open_file=open_file, most=most, mask=table.mask)
-    with closing(output), closing(Session(table.settings)) as session:
-        guard = LeaseGuard(terms, ControlTable(session, table).tenure)
-        yield from _StagingTask(table, guard, output, write).run(batches)
+class _Stage:
+    """The table of a task, which its first block creates."""
 
-
-class _StagingTask:
-    """Fills one table, a block per COPY."""
-
-    def __init__(self, table: PostgresTable, guard: LeaseGuard, output: RefusedOutput, write: str) -> None:
-        self._table, self._guard, self._output = table, guard, output
+    def __init__(self, table: PostgresTable, write: str, output: RefusedOutput) -> None:
+        self._table, self._output = table, output
         self._types = [*table.types.values(), _IS_DELETE]
         self._place = table.place.beside(f"{_prefix(table)}{write}{uuid.uuid4().hex[:16]}")
-        self._stats = StageStats()
+        self.stats = StageStats()
 
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = blocks(batches, rows=self._table.settings.flush_rows, size=_BLOCK_BYTES)
-        first = next(found, None)
-        if first is not None:
-            with connected(self._table.settings) as connection:
-                self._guard.check()
-                self._create(connection)
-                yield from self._copied(connection, first)
-                for block in found:
-                    self._guard.check()
-                    yield from self._copied(connection, block)
-        yield self._output.end(self._stats.to_json())
-
-    def _create(self, connection: psycopg.Connection[Any]) -> None:
-        columns = ", ".join(f"c{place} {wire_type(logical)}" for place, logical in enumerate(self._types))
-        sql = f"TABLE {self._place.sql} ({columns})"
-        if self._table.settings.is_hologres:
-            connection.execute(f"CREATE {sql}")
-        else:
-            connection.execute(f"CREATE UNLOGGED {sql} WITH (autovacuum_enabled = false)")
-        self._stats.stage = self._place.table
-
-    def _copied(self, connection: psycopg.Connection[Any], batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Copies a block; of one that is refused each half, down to the rows for which it is."""
-        import psycopg
-
-        table = self._table
-        unkeyed = _without_key(batch, table.primary_key)
+    def copy(self, connection: psycopg.Connection[Any], batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Copies a block, a COPY for each part of it that the server takes; yields what is refused of it."""
+        if not self.stats.stage:
+            self._create(connection)
+        unkeyed = _without_key(batch, self._table.primary_key)
         if unkeyed is not None:
             # A unique index takes any number of rows whose key is null, and a delete finds none of them.
             yield from self._refused(batch.filter(unkeyed), "a column of its primary key is null")
             batch = batch.filter(pc.invert(unkeyed))
         if not batch.num_rows:
             return
-        is_delete = pc.equal(batch.column(OPERATION), OPERATION_DELETE)
-        try:
-            rows = copy_rows([*(batch.column(name) for name in table.names), is_delete], self._types)
-            with connection.cursor().copy(f"COPY {self._place.sql} FROM STDIN (FORMAT binary)") as copy:
-                for piece in (HEADER, memoryview(rows), TRAILER):
-                    copy.write(piece)
-        except (psycopg.DataError, ArithmeticError, ValueError) as error:
-            if batch.num_rows > 1:
-                for half in halves(batch):
-                    yield from self._copied(connection, half)
-                return
-            yield from self._refused(batch, reason_of(error))
+        for part, size in by_halves(batch, partial(self._copied, connection), _is_of_rows):
+            if isinstance(size, Exception):
+                yield from self._refused(part, reason_of(size))
+                continue
+            deletes = pc.sum(_deleted(part)).as_py() or 0
+            self.stats.bytes += size
+            self.stats.deletes += deletes
+            self.stats.upserts += part.num_rows - deletes
+
+    def _create(self, connection: psycopg.Connection[Any]) -> None:
+        sql = f"TABLE {self._place.sql} ({staged_columns(self._types)})"
+        if self._table.settings.is_hologres:
+            connection.execute(f"CREATE {sql}")
         else:
-            deletes = pc.sum(is_delete).as_py() or 0
-            self._stats.bytes += rows.size
-            self._stats.deletes += deletes
-            self._stats.upserts += batch.num_rows - deletes
+            connection.execute(f"CREATE UNLOGGED {sql} WITH (autovacuum_enabled = false)")
+        self.stats.stage = self._place.table
+
+    def _copied(self, connection: psycopg.Connection[Any], part: pa.RecordBatch) -> int:
+        """Copies rows, all or none, and returns how many bytes they are."""
+        columns = [part.column(name) for name in self._table.names]
+        rows = copy_rows([*columns, _deleted(part)], self._types)
+        with connection.cursor().copy(f"COPY {self._place.sql} FROM STDIN (FORMAT binary)") as copy:
+            for piece in (HEADER, memoryview(rows), TRAILER):
+                copy.write(piece)
+        return rows.size
 
     def _refused(self, batch: pa.RecordBatch, reason: str) -> Iterator[pa.RecordBatch]:
-        table = self._table
         for place in range(batch.num_rows):
-            row = refused_row(batch, place, columns=table.names, key=table.primary_key, reason=reason)
-            refuse_if_asked(table, row)
-            self._stats.refused += 1
+            row = rejected(self._table, batch, place, reason)
+            self.stats.refused += 1
             yield from self._output.add([row])
+
+
+def _deleted(batch: pa.RecordBatch) -> pa.Array:
+    return pc.equal(batch.column(OPERATION), OPERATION_DELETE)
 
 
 def _without_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array | None:
@@ -162,13 +159,23 @@ def _without_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array | None:
     return reduce(pc.or_, nulls) if nulls else None
 
 
-def refuse_if_asked(table: PostgresTable, row: RefusedRow) -> None:
-    """Raises RecordError at a row that the server will not take, where ``on-error`` is ``fail``."""
+def _is_of_rows(error: Exception) -> bool:
+    import psycopg
+
+    return isinstance(error, (psycopg.DataError, ArithmeticError, ValueError))
+
+
+def rejected(table: PostgresTable, rows: pa.RecordBatch, place: int, reason: str) -> RefusedRow:
+    """Return the change row of a place, which the server will not take. Raises RecordError where ``on-error`` is
+    ``fail``.
+    """
+    row = refused_row(rows, place, columns=table.names, key=table.primary_key, reason=reason)
     if table.settings.on_error == "fail":
         raise RecordError(
             f"table '{table.name}': PostgreSQL does not take the row {table.mask.told(row)}. Mend the row or its source"
             f"{KEEP_ASIDE}"
         )
+    return row
 
 
 def reason_of(error: Exception) -> str:

@@ -20,7 +20,13 @@ from upsert_platform.writing.declared import column_problems, control_problem, k
 
 @dataclass(frozen=True, slots=True)
 class PostgresTable:
-    """A declared table; `place` is its schema and name, `columns` and `primary_key` are in declared order."""
+    """A declared table.
+
+    Attributes:
+        place: its schema and name.
+        columns: in declared order, as `primary_key`.
+        absent: columns that the server's table does not have yet; they are read as null.
+    """
 
     name: str
     place: Name
@@ -28,6 +34,7 @@ class PostgresTable:
     primary_key: tuple[str, ...]
     settings: PostgresSettings
     mask: Mask = NO_MASK
+    absent: frozenset[str] = frozenset()
 
     @property
     def types(self) -> dict[str, LogicalType]:

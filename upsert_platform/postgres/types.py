@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.postgres.names import quote
 
 TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
-_WIRE: Final = {
-    TypeName.BOOLEAN: "boolean",
-    TypeName.TINYINT: "smallint",
-    TypeName.SMALLINT: "smallint",
-    TypeName.INT: "integer",
-    TypeName.BIGINT: "bigint",
-    TypeName.FLOAT: "real",
-    TypeName.DOUBLE: "double precision",
-    TypeName.DATE: "date",
-    TypeName.TIME: "time without time zone",
-    TypeName.TIMESTAMP: "timestamp without time zone",
-    TypeName.TIMESTAMP_LTZ: "timestamp with time zone",
-    **dict.fromkeys(BYTES, "bytea"),
+
+
+class Scalar(NamedTuple):
+    """A type of PostgreSQL, in which staged rows hold values.
+
+    Attributes:
+        oid: its id, which is the same on every server.
+        binary: numpy's type of a value in a binary COPY; empty where values have no fixed length.
+    """
+
+    name: str
+    oid: int
+    binary: str = ""
+
+
+_TEXT: Final = Scalar("text", 25)
+_SCALARS: Final = {
+    TypeName.BOOLEAN: Scalar("boolean", 16, ">i1"),
+    TypeName.TINYINT: Scalar("smallint", 21, ">i2"),
+    TypeName.SMALLINT: Scalar("smallint", 21, ">i2"),
+    TypeName.INT: Scalar("integer", 23, ">i4"),
+    TypeName.BIGINT: Scalar("bigint", 20, ">i8"),
+    TypeName.FLOAT: Scalar("real", 700, ">f4"),
+    TypeName.DOUBLE: Scalar("double precision", 701, ">f8"),
+    TypeName.DATE: Scalar("date", 1082, ">i4"),
+    TypeName.TIME: Scalar("time without time zone", 1083, ">i8"),
+    TypeName.TIMESTAMP: Scalar("timestamp without time zone", 1114, ">i8"),
+    TypeName.TIMESTAMP_LTZ: Scalar("timestamp with time zone", 1184, ">i8"),
+    **dict.fromkeys(BYTES, Scalar("bytea", 17)),
 }
 _WIDER: Final = {"smallint": ("integer", "bigint"), "integer": ("bigint",), "real": ("double precision",)}
 """Type of staged rows to other types of columns that hold every value of it."""
@@ -65,9 +83,19 @@ def is_json(logical: LogicalType) -> bool:
     return logical.name in _NESTED and not is_array(logical)
 
 
+def scalar_of(logical: LogicalType) -> Scalar:
+    """The type of a staged value that is no array: decimals, texts and JSON travel as text."""
+    return _SCALARS.get(logical.name, _TEXT)
+
+
 def wire_type(logical: LogicalType) -> str:
-    """The type of a staged column: decimals, texts and JSON travel as text."""
-    return _WIRE.get(element_of(logical).name, "text") + ("[]" if is_array(logical) else "")
+    """The type of a staged column."""
+    return scalar_of(element_of(logical)).name + ("[]" if is_array(logical) else "")
+
+
+def staged_columns(types: Iterable[LogicalType]) -> str:
+    """SQL that declares the columns of staged rows: ``c0``, ``c1``, ..., of these types in turn."""
+    return ", ".join(f"c{place} {wire_type(logical)}" for place, logical in enumerate(types))
 
 
 def created_type(logical: LogicalType) -> str:
@@ -107,6 +135,21 @@ def cast_of(expression: str, logical: LogicalType, found: Found) -> str:
     wire = wire_type(logical)
     same = found.name == wire or (wire == "text" and found.name == "character varying")
     return expression if same else f"{expression}::{found.name}"
+
+
+def casts_of(types: Mapping[str, LogicalType], found: Mapping[str, Found]) -> dict[str, str]:
+    """Column to its staged value in the row ``s``, as the column of the table takes it.
+
+    Args:
+        types: of the staged columns, in their order.
+        found: types of the table's columns.
+    """
+    return {name: cast_of(f"s.c{place}", kind, found[name]) for place, (name, kind) in enumerate(types.items())}
+
+
+def same_values(casts: Mapping[str, str]) -> str:
+    """SQL that is true where the row ``t`` of the table has the staged values of `casts_of`."""
+    return " AND ".join(f"t.{quote(name)} = {cast}" for name, cast in casts.items())
 
 
 def changes_values(logical: LogicalType, found: Found) -> bool:

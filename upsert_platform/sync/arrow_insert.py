@@ -15,7 +15,6 @@ from upsert_platform.changelog.change_rows import can_be_told_apart
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, reduction_in_tasks
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
-from upsert_platform.core.connector import Writable
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.model import Column, ColumnKind, Table
 from upsert_platform.core.plan import Native
@@ -24,7 +23,7 @@ from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.native import native_condition, native_form, type_of
 from upsert_platform.sql.rendered import cut_fractions
 from upsert_platform.sync.binding import Target
-from upsert_platform.sync.connectors import connector_of
+from upsert_platform.sync.connectors import stored_fraction_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,8 +67,7 @@ class ArrowInsert:
         by_target = [column for column in columns if not source.primary_key and column.name in target.table.primary_key]
         if not all(can_be_told_apart(column.type) for column in by_target):
             return None
-        connector = connector_of(target.table)
-        digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
+        digits = stored_fraction_digits(target.table)
         values: list[Native | None] = []
         for text, column in zip(insert.projections, columns, strict=True):
             found = None if text == _NULL else native_form(text, named)

@@ -43,6 +43,10 @@ class ConnectConnector(Writable[ConnectTarget]):
         """The table as a destination."""
         return ConnectDestination(checked.sink, reports=checked.reports)
 
+    def fraction_digits(self, table: Table) -> int:
+        """All: rows are made of the records themselves."""
+        return 0
+
     def control_place(self, checked: ConnectTarget) -> ControlPlace:
         """A row of the control table."""
         return control_place(checked.sink.settings, checked.sink.table_name)

@@ -48,6 +48,12 @@ def connector_of(table: Table) -> Connector | None:
     return CONNECTORS.get(table.connector)
 
 
+def stored_fraction_digits(table: Table) -> int:
+    """Return the fractional digits of a second that a written table stores, if fewer than declared; 0 if all are."""
+    connector = connector_of(table)
+    return connector.fraction_digits(table) if isinstance(connector, Writable) else 0
+
+
 def readable() -> Mapping[str, Readable]:
     """Connectors whose tables can be read, by name."""
     return {name: found for name, found in CONNECTORS.items() if isinstance(found, Readable)}

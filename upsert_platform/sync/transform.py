@@ -18,7 +18,6 @@ from upsert_platform.changelog.rows import (
     KIND_UPDATE_BEFORE,
     stored_columns,
 )
-from upsert_platform.core.connector import Writable
 from upsert_platform.core.destination import (
     FAILED,
     OPERATION,
@@ -33,7 +32,7 @@ from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.rendered import cut_fractions
-from upsert_platform.sync.connectors import connector_of
+from upsert_platform.sync.connectors import stored_fraction_digits
 from upsert_platform.writing.outcomes import TaskStats, Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
@@ -116,8 +115,7 @@ def _selected(projection: str, column: Column, target: Table) -> str:
     assert column.type is not None
     kind = spark_type(column.type)
     value = f"CAST({projection} AS {kind})"
-    connector = connector_of(target)
-    digits = connector.fraction_digits(target) if isinstance(connector, Writable) else 0
+    digits = stored_fraction_digits(target)
     if digits:
         value = cut_fractions(value, column.type, digits=digits)
     if target.primary_key and column.name not in target.primary_key:

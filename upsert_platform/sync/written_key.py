@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.erasure import KeyRows
-from upsert_platform.core.connector import Writable
 from upsert_platform.core.types import arrow_type
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.native import native_form
 from upsert_platform.sync.binding import Target
-from upsert_platform.sync.connectors import connector_of
+from upsert_platform.sync.connectors import stored_fraction_digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +34,7 @@ def written_key(target: Target, key: KeyRows) -> pa.Table | None:
             values.append(native_form(text, stored))
     if None in values:
         return None
-    connector = connector_of(target.table)
-    digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
+    digits = stored_fraction_digits(target.table)
     wanted = tuple(target.table.primary_key)
     insert = NativeInsert(tuple(columns), wanted, tuple(values), None, digits)
     if not set(insert.reads()) <= set(key.key.schema.names):

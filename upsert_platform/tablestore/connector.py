@@ -51,10 +51,6 @@ class TablestoreConnector(Writable[TablestoreTable], Searchable):
         checked, problems = self.check(table)
         return TablestoreKeyReader(checked) if checked is not None else None, problems
 
-    def fraction_digits(self, table: Table) -> int:
-        """Microseconds."""
-        return 6
-
     def control_place(self, checked: TablestoreTable) -> ControlPlace:
         """A row of the control table."""
         return control_place(checked.settings, checked.table_name)

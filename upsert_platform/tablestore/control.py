@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from upsert_platform.core.destination import BatchSpan, Verdict
@@ -19,7 +18,7 @@ from upsert_platform.tablestore.failures import NoAnswerError, ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
 from upsert_platform.tablestore.pace import pause_before_attempt
 from upsert_platform.tablestore.schema import create_table, wait_until_ready
-from upsert_platform.writing.controlled import Control
+from upsert_platform.writing.controlled import Control, ControlRecord
 from upsert_platform.writing.lease import RenewedLease, Tenure
 from upsert_platform.writing.time_limit import time_left
 
@@ -29,23 +28,6 @@ _APPLIED, _CHANGELOG, _RUN, _CREATED = "applied_batch", "changelog_id", "run", "
 _COMMIT = "applied_commit"
 _VERDICT = "verdict"
 _EPOCH, _HOLDER, _TOKEN, _EXPIRES = "epoch", "holder", "lease_token", "lease_expires_ms"
-
-
-@dataclass(frozen=True, slots=True)
-class ControlRecord:
-    """A row of the control table.
-
-    Attributes:
-        created: when the table that the batches were applied to was created, microseconds since 1970; 0 if unknown.
-        commit: identity of the changelog's commit of the applied batch; empty if unknown.
-    """
-
-    applied_batch: int = 0
-    changelog_id: str = ""
-    tenure: Tenure = field(default_factory=Tenure)
-    verdict: Verdict | None = None
-    created: int = 0
-    commit: str = ""
 
 
 class ControlTable(Control):
@@ -74,7 +56,7 @@ class ControlTable(Control):
                 cells.get(_TOKEN, ""), cells.get(_EXPIRES, 0) / 1000, cells.get(_HOLDER, ""), cells.get(_EPOCH, 0)
             ),
             verdict=Verdict.from_json(cells.get(_VERDICT)),
-            created=cells.get(_CREATED, 0),
+            table_id=cells.get(_CREATED, 0),
             commit=cells.get(_COMMIT, ""),
         )
 
@@ -105,7 +87,7 @@ class ControlTable(Control):
         """Records a span as applied.
 
         Args:
-            created: see `ControlRecord`.
+            created: when the table was created, microseconds since 1970, which is its identity; 0 if unknown.
 
         Raises:
             LeaseHeldError: the lease was lost.

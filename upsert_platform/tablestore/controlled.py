@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from upsert_platform.core.destination import BatchSpan, DestinationState, Lease, WriteReport
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.tablestore.client import Client, is_missing
-from upsert_platform.tablestore.control import ControlRecord, ControlTable
+from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.writing.controlled import ControlledTable
+from upsert_platform.writing.controlled import ControlledTable, ControlRecord
 from upsert_platform.writing.lease import RenewedLease
 
 if TYPE_CHECKING:
@@ -58,16 +58,7 @@ class ControlledDestination(ControlledTable):
         if record is None:
             return DestinationState()
         created = self._created()
-        lost = _loss(self._control.table_name, record, created)
-        there = created is not None and not lost
-        known = DestinationState(
-            record.applied_batch,
-            record.changelog_id,
-            record.verdict,
-            commit=record.commit,
-            table_id=str(created or ""),
-        )
-        return record.tenure.shown_in(known if there else DestinationState(lost=lost))
+        return record.state(created, _loss(self._control.table_name, record, created))
 
     def forget_applied(self, lease: Lease) -> None:
         """Drops the position from the control record.
@@ -110,10 +101,10 @@ def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
     what = f"Tablestore table '{table_name}', which held the batches up to {record.applied_batch},"
     if created is None:
         return f"{what} is gone; whoever dropped it, every batch is written again once it can be"
-    if record.created and created and created != record.created:
+    if record.table_id and created and created != record.table_id:
         was, now = (
             datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec="seconds")
-            for at in (record.created, created)
+            for at in (record.table_id, created)
         )
         return f"{what} was dropped and made anew (created {was}, now {now}); every batch is written again"
     return ""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import pyarrow as pa
+
+T = TypeVar("T")
 
 
 def blocks(batches: Iterator[pa.RecordBatch], *, rows: int, size: float = float("inf")) -> Iterator[pa.RecordBatch]:
@@ -26,7 +29,25 @@ def blocks(batches: Iterator[pa.RecordBatch], *, rows: int, size: float = float(
         yield from pa.Table.from_batches(held).combine_chunks().to_batches()
 
 
-def halves(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """The halves of a block, in one of which a row is that a system does not take."""
-    middle = batch.num_rows // 2
-    return batch.slice(0, middle), batch.slice(middle)
+def by_halves(
+    batch: pa.RecordBatch, act: Callable[[pa.RecordBatch], T], refuses: Callable[[Exception], bool]
+) -> Iterator[tuple[pa.RecordBatch, T | Exception]]:
+    """Yield the parts of a block that a system takes, with what `act` gave for them, and each row that it does not.
+
+    Args:
+        act: hands rows to the system, which takes all of them or none.
+        refuses: whether an error is of the rows; `act` is called again for each half of them, down to single ones,
+            which come with their error.
+    """
+    try:
+        done: T | Exception = act(batch)
+    except Exception as error:
+        if not refuses(error):
+            raise
+        done = error
+    if isinstance(done, Exception) and batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        for half in (batch.slice(0, middle), batch.slice(middle)):
+            yield from by_halves(half, act, refuses)
+    else:
+        yield batch, done

@@ -6,17 +6,17 @@ import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, WritesInTask
-from upsert_platform.core.destination import Destination, KeepRefused, Lease, Verdict
+from upsert_platform.core.destination import Destination, DestinationState, KeepRefused, Lease, Verdict
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.core.types import arrow_type, spark_type
 from upsert_platform.writing.judge import Judge
-from upsert_platform.writing.lease import LeaseStore, RenewedLease
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
 from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.options import WrittenSettings
 from upsert_platform.writing.outcomes import TaskStats, Written, run_tasks
@@ -39,6 +39,38 @@ class CheckedTable(Protocol):
 
     @property
     def mask(self) -> Mask: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """A control record.
+
+    Attributes:
+        table_id: identity of the table that the batches were applied to; 0 if unknown.
+        commit: identity of the changelog's commit of the applied batch; empty if unknown.
+    """
+
+    tenure: Tenure = field(default_factory=Tenure)
+    applied_batch: int = 0
+    changelog_id: str = ""
+    commit: str = ""
+    table_id: int = 0
+    verdict: Verdict | None = None
+
+    def state(self, found_id: int | None, lost: str) -> DestinationState:
+        """Return the state that the record stands for, the initial one where the table of the batches is not there.
+
+        Args:
+            found_id: identity of the table as it is, 0 if unknown; None where there is none.
+            lost: see `DestinationState.lost`.
+        """
+        known = DestinationState(lost=lost)
+        if not lost and found_id is not None:
+            table_id = str(found_id or "")
+            known = DestinationState(
+                self.applied_batch, self.changelog_id, self.verdict, commit=self.commit, table_id=table_id
+            )
+        return self.tenure.shown_in(known)
 
 
 class Control(LeaseStore):

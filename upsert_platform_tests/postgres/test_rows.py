@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -16,6 +16,7 @@ from upsert_platform.core.destination import RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform.postgres.merge import Merge
+from upsert_platform.postgres.stage import StageStats
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write
@@ -174,10 +175,10 @@ def test_staged_rows_that_a_server_lost_are_not_taken_for_written(
     write(table, changes(columns, (1, "a", "U")))
     take = Merge.take
 
-    def crashed(self: Merge, staged: Mapping[str, int], *, deletes: bool) -> None:
-        for stage in staged:
-            ask(f"TRUNCATE {table.place.beside(stage).sql}")
-        take(self, staged, deletes=deletes)
+    def crashed(self: Merge, parts: Sequence[StageStats]) -> None:
+        for part in parts:
+            ask(f"TRUNCATE {table.place.beside(part.stage).sql}")
+        take(self, parts)
 
     monkeypatch.setattr(Merge, "take", crashed)
     rows = changes(columns, (1, None, "D"), (2, "b", "U"))

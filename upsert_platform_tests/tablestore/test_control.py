@@ -81,7 +81,7 @@ def test_a_dead_holders_lease_expires(control: ControlTable) -> None:
         control.record_applied(lease, SPAN, created=5)
     record = control.read()
     assert record is not None
-    assert (record.applied_batch, record.changelog_id, record.created) == (3, "log", 5)
+    assert (record.applied_batch, record.changelog_id, record.table_id) == (3, "log", 5)
 
 
 def test_a_lease_is_renewed_while_it_is_held(control: ControlTable) -> None:
@@ -195,7 +195,7 @@ def test_a_record_of_an_earlier_version_is_read_and_taken_over(control: ControlT
     put(("epoch", 7), ("lease_expires_ms", 0))
     record = control.read()
     assert record is not None
-    assert (record.applied_batch, record.changelog_id, record.created, record.tenure) == (3, "log", 5, Tenure(epoch=7))
+    assert (record.applied_batch, record.changelog_id, record.table_id, record.tenure) == (3, "log", 5, Tenure(epoch=7))
     assert record.verdict == Verdict(3, True, False, datetime(2026, 11, 21, 10, tzinfo=UTC))
     with hold_lease(control, owner="new", duration=MINUTE) as lease:
         assert lease.epoch == 8

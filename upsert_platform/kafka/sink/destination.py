@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.accounting import OffsetRange
 from upsert_platform.core.capabilities import (
@@ -423,11 +423,11 @@ class KafkaDestination(
         ranges = ranges_behind(self.read_as) if self.read_as.is_upsert else []
         return keys_in_several_partitions(spark, self.read_as, ranges)
 
-    def held(self, changes: DataFrame) -> DataFrame:
+    def holding(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """Rows as the table's formats hold them: the same when they are written and read again."""
         from upsert_platform.kafka.sink.held import HeldRows
 
-        return changes.mapInArrow(HeldRows(self.table, self.read_as), changes.schema)
+        return HeldRows(self.table, self.read_as)
 
     def writes_in_task(self) -> bool:
         """Unless exactly once: what a transaction of a broken attempt holds follows from how Spark dealt its rows."""
@@ -444,12 +444,6 @@ class KafkaDestination(
             return None
         return partial(_last_values, self.read_as, tuple(ranges))
 
-    def holder(self) -> Callable[[pa.Table], pa.Table]:
-        """As `held`."""
-        from upsert_platform.kafka.sink.held import HeldRows
-
-        return partial(_held, HeldRows(self.table, self.read_as))
-
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByShare | None:
         """The last record per key of each range that batches after `since` wrote, tombstones too."""
         return self._in_tasks(partial(self.recent_ranges, since))
@@ -463,8 +457,6 @@ class KafkaDestination(
         return None if found is None else replace(found, replaced=True)
 
     def _in_tasks(self, ranges_of: Callable[[], Sequence[OffsetRange]]) -> RowsByShare | None:
-        from upsert_platform.kafka.sink.held import HeldRows
-
         if not self.read_as.is_upsert:
             return None
 
@@ -474,8 +466,7 @@ class KafkaDestination(
             alike = max(sizes, default=0) * len(sizes) <= _ALIKE * sum(sizes)
             return Shares(len(ranges), TopicRows(self.read_as, ranges), alike=alike)
 
-        held = HeldRows(self.table, self.read_as)
-        return RowsByShare(opened, others=False, tells_deletes=True, held=held)
+        return RowsByShare(opened, others=False, tells_deletes=True, held=self.holding())
 
     def recent_batches(self) -> list[int]:
         """Batches after which the end of the topic is known: those of the last writes, some 24."""
@@ -523,9 +514,3 @@ def _last_values(table: KafkaTable, ranges: Sequence[OffsetRange], keys: pa.Tabl
     """The last values of all keys that ranges hold, those that are asked for among them."""
     del keys
     return last_values_in_task(table, ranges)
-
-
-def _held(held: Callable[[Iterator[Any]], Iterator[Any]], changes: pa.Table) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.Table.from_batches(held(iter(changes.to_batches())), schema=changes.schema)
