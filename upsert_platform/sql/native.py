@@ -23,7 +23,7 @@ from upsert_platform.core.plan import Native, clock
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql import native_texts
 from upsert_platform.sql.functions.times import CLOCKS
-from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal
+from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal, whole_digits_of_product
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
@@ -98,7 +98,7 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
 
 @cache
 def _clocks() -> list[tuple[exp.Expr, Native]]:
-    """What reads the clock, parsed, with its form."""
+    """Return the readings of the clock, parsed, with their forms."""
     return [
         (sqlglot.parse_one(text, dialect="spark").unnest(), clock(kind))
         for text, kind in dict.fromkeys(CLOCKS.values())
@@ -250,13 +250,18 @@ def _decimal(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | Non
 
 
 def _whole_digits(native: Native, columns: Mapping[str, LogicalType]) -> int:
-    """The digits before the point that an exact number has at most: a product has no more than both factors."""
+    """The digits before the point that an exact number has at most."""
     if native[0] == "decimal":
         return _whole_digits(native[1], columns)
     kind = type_of(native, columns)
     assert kind is not None
     if native[0] == "*" and kind.name is TypeName.DECIMAL:
-        return sum(_whole_digits(side, columns) for side in native[1:])
+        left, right = (type_of(side, columns) for side in native[1:])
+        assert left is not None and right is not None
+        whole = [_whole_digits(side, columns) for side in native[1:]]
+        most = whole_digits_of_product(left, right, whole=whole)
+        if most is not None:
+            return most
     given = as_decimal(kind)
     return (given.precision or 0) - (given.scale or 0)
 
