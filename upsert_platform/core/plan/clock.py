@@ -67,7 +67,7 @@ def expression_at(expression: Expression, now: int) -> Expression:
 
 
 def _reading(kind: LogicalType, now: int) -> int:
-    """What Arrow takes for a value of the type: days, seconds, or microseconds."""
+    """Return the value that Arrow takes for the type: days, seconds, or microseconds."""
     match kind.name:
         case TypeName.DATE:
             return now // _DAY
