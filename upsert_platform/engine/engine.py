@@ -6,7 +6,7 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from upsert_platform.changelog import rows
@@ -15,6 +15,7 @@ from upsert_platform.changelog.data_files import DataFile, file_system, write_fi
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import ChangelogError
+from upsert_platform.core.plan import now_in_milliseconds
 from upsert_platform.engine.store import PLAN, QueryStore
 
 if TYPE_CHECKING:
@@ -243,11 +244,6 @@ def advance(
     )
 
 
-def now_in_milliseconds() -> int:
-    """Return the time of a batch, in milliseconds since 1970."""
-    return int(time.time() * 1000)
-
-
 class _Batch:
     """The stages of one batch, and what their tasks wrote."""
 
@@ -270,7 +266,7 @@ class _Batch:
         self.read = self.met = self.let_go = self.forgotten = 0
         self.tally = Tally()
         now = now_in_milliseconds()
-        self.stages = tuple(replace(stage, now=now) if stage.ttls else stage for stage in store.stages())
+        self.stages = tuple(stage.at(now) for stage in store.stages())
         self.times = Times.of(self.stages, head.positions.topic_ids)
 
     @property

@@ -121,6 +121,8 @@ def _run_in_spark(spark: SparkSession, tasks: Sequence[Task]) -> list[Answer]:
         frame = _step_in_spark(frame, step, stage, at + 1, tallies)
     frame = frame.mapInArrow(partial(_hand_on_placed, tasks=list(tasks)), _ANSWERS)
     answers: list[Answer] = [pickle.loads(row[0]) for row in frame.collect()]
+    if not answers:  # Spark reads no rows where it knows beforehand that none meets a condition
+        return answers_of(spark, [partial(_read_for_nothing, task) for task in tasks], what=_WHAT)
     # What reads rows tells nothing by itself where Spark takes them on.
     return [replace(answers[0], read=read.value, tally=tallies.value), *answers[1:]]
 
@@ -147,6 +149,13 @@ def _read_placed(
                 read += table.num_rows if tasks[place].share is not None else 0
                 yield from table.combine_chunks().to_batches()
             tallies += tally
+
+
+def _read_for_nothing(task: Task) -> Answer:
+    """The answer of a task of whose rows the steps leave none."""
+    tally = Tally()
+    count = sum(table.num_rows for table in stage_rows(task, tally))
+    return replace(hand_on(task, ()), read=count if task.share is not None else 0, tally=tally)
 
 
 def _hand_on_placed(batches: Iterator[pa.RecordBatch], tasks: Sequence[Task]) -> Iterator[pa.RecordBatch]:

@@ -48,7 +48,16 @@ from upsert_platform.engine.results import Result
 from upsert_platform.engine.sessions import Sessions
 from upsert_platform.engine.sources import PUT, Upserts
 from upsert_platform.engine.state import NEVER, StateSchema
-from upsert_platform.engine.steps import ExpandStep, FilterStep, ProjectStep, Step, UnnestStep, WindowStep, is_native
+from upsert_platform.engine.steps import (
+    ExpandStep,
+    FilterStep,
+    ProjectStep,
+    Step,
+    UnnestStep,
+    WindowStep,
+    is_native,
+    steps_at,
+)
 from upsert_platform.engine.temporal import AsOf
 from upsert_platform.engine.topn import FirstRows
 from upsert_platform.engine.window_ends import End, end_of_state, ends_of_join, is_of_window
@@ -110,7 +119,7 @@ class Stage:
             than before.
         ttls: per name of a state after how many milliseconds without a change rows are let go of; none in a query whose
             state stays.
-        now: when the batch is computed, in milliseconds since 1970.
+        now: when the batch was planned, in milliseconds since 1970; see `at`.
     """
 
     number: int
@@ -135,6 +144,10 @@ class Stage:
     def needs_spark(self) -> bool:
         """Return whether a step has no native form."""
         return not all(is_native(step) for step in self.steps)
+
+    def at(self, now: int) -> Stage:
+        """Return the stage in a batch that was planned then: functions of the clock give that time."""
+        return replace(self, steps=steps_at(self.steps, now), now=now)
 
     @property
     def first_row(self) -> bool:

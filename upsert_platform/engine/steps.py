@@ -6,7 +6,7 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.core.internal_columns import internal
-from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window
+from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window, expression_at
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.date_texts import date_texts
 from upsert_platform.engine.panes import rows_of_panes
@@ -101,6 +101,20 @@ def is_native(step: Step) -> bool:
         case FilterStep():
             return step.condition.arrow is not None
     return True
+
+
+def steps_at(steps: Sequence[Step], now: int) -> tuple[Step, ...]:
+    """Steps whose functions of the clock give a time, in milliseconds since 1970."""
+    return tuple(_step_at(step, now) for step in steps)
+
+
+def _step_at(step: Step, now: int) -> Step:
+    match step:
+        case ProjectStep():
+            return replace(step, columns=tuple((name, expression_at(item, now)) for name, item in step.columns))
+        case FilterStep():
+            return replace(step, condition=expression_at(step.condition, now))
+    return step  # the others read columns
 
 
 def take_steps(table: pa.Table, steps: Sequence[Step], tally: Tally, *, counts: bool = False) -> pa.Table:

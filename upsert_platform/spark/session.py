@@ -36,6 +36,8 @@ _NOISE: Final = b"WARNING: Using incubator modules: "
 
 _JVM_FLAGS: Final = "-XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
 """A collector without threads of its own beside the program: they cost a core."""
+_LANGUAGE: Final = "-Duser.language=en"
+"""UPPER and LOWER follow the JVM's language: LOWER('İ') would be 'i' on a Turkish machine, though not in Arrow."""
 _LATE_COMPILER: Final = " ".join(
     f"-XX:Tier4{what}={calls}"
     for what, calls in (
@@ -80,11 +82,13 @@ def default_settings(*, brief: bool = False) -> dict[str, str]:
         "spark.driver.defaultJavaOptions": " ".join(
             (
                 f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
+                _LANGUAGE,
                 _JVM_FLAGS,
                 _BRIEF_JVM_FLAGS if brief else _LATE_COMPILER,
                 archive_options(),
             )
         ).strip(),
+        "spark.executor.defaultJavaOptions": _LANGUAGE,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",

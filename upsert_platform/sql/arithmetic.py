@@ -8,7 +8,7 @@ from upsert_platform.core.types import LogicalType, TypeName, spark_type
 from upsert_platform.sql.casts import cast, whole_digits
 from upsert_platform.sql.functions.numbers import divide, exact, remainder
 from upsert_platform.sql.functions.signatures import FunctionFault
-from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact
+from upsert_platform.sql.numbers import arithmetic_type, as_decimal, is_exact, whole_digits_of_product
 from upsert_platform.sql.rendered import DOUBLE, INTEGERS, NUMBERS, Rendered, made
 
 
@@ -34,14 +34,10 @@ def arithmetic(operator: str, left: Rendered, right: Rendered) -> Rendered:
     else:
         one, other = cast(left, kind).wrapped, cast(right, kind).wrapped
     found = made(f"CAST({one} {operator} {other} AS {spark_type(kind)})", kind, left, right)
-    if operator == "*" and is_exact(kind) and kind.scale == sum(_scale(side) for side in (left.type, right.type)):
-        # The type has room for a digit more than a product can have, unless fraction digits are rounded away.
-        found = replace(found, most_whole=whole_digits(left) + whole_digits(right))
+    if operator == "*" and is_exact(kind):
+        whole = [whole_digits(side) for side in (left, right)]
+        found = replace(found, most_whole=whole_digits_of_product(left.type, right.type, whole=whole))
     return found
-
-
-def _scale(kind: LogicalType) -> int:
-    return as_decimal(kind).scale or 0
 
 
 def _decimal(value: Rendered) -> str:

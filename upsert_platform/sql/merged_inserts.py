@@ -187,7 +187,7 @@ class _Branch:
         if value.constant is not None and value.root in STRINGS and wanted.type.name is TypeName.STRING:
             native = ("literal", value.constant, wanted.type)
         types = {name: field.type for name, field in fields.items()}
-        form = native_form(written.sql, types) if native is None and written.varies is None else None
+        form = native_form(written.sql, types) if native is None else None
         return Expression(written.sql, wanted.type, native, form=form)
 
 

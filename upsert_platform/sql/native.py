@@ -1,5 +1,6 @@
 """Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, comparisons within a family of types,
-arithmetic of whole numbers, products of decimals, CASE, DATE_FORMAT and a few functions of texts (`native_texts`).
+arithmetic of whole numbers, products of decimals, CASE, DATE_FORMAT, a few functions of texts (`native_texts`), and
+those of the clock, whose time the driver writes into the form of a batch (`core.plan.clock`).
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.
@@ -11,16 +12,18 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cache
 from typing import Final, cast
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from upsert_platform.core.plan import Native
+from upsert_platform.core.plan import Native, clock
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql import native_texts
-from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal
+from upsert_platform.sql.functions.times import CLOCKS
+from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal, whole_digits_of_product
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
@@ -59,6 +62,9 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
 def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
     if isinstance(node, exp.Paren):
         return _native(node.this, columns)
+    reading = next((form for parsed, form in _clocks() if parsed == node), None)
+    if reading is not None:
+        return reading
     if isinstance(node, (exp.Column, exp.Dot)):
         return _column(node, columns)
     if isinstance(node, exp.Boolean):
@@ -90,6 +96,15 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
     return native_texts.native_form(node, lambda inner: _text(inner, columns))
 
 
+@cache
+def _clocks() -> list[tuple[exp.Expr, Native]]:
+    """Return the readings of the clock, parsed, with their forms."""
+    return [
+        (sqlglot.parse_one(text, dialect="spark").unnest(), clock(kind))
+        for text, kind in dict.fromkeys(CLOCKS.values())
+    ]
+
+
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
     """As `native_form`, of a condition."""
     found = native_form(text, columns)
@@ -113,6 +128,8 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
             return columns[native[1]]
         case "literal":
             return cast("LogicalType", native[2])
+        case "clock":
+            return cast("LogicalType", native[1])
         case "field":
             row = type_of(native[1], columns)
             return next(item.type for item in row.fields if item.name == native[2]) if row is not None else None
@@ -233,13 +250,18 @@ def _decimal(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | Non
 
 
 def _whole_digits(native: Native, columns: Mapping[str, LogicalType]) -> int:
-    """The digits before the point that an exact number has at most: a product has no more than both factors."""
+    """The digits before the point that an exact number has at most."""
     if native[0] == "decimal":
         return _whole_digits(native[1], columns)
     kind = type_of(native, columns)
     assert kind is not None
     if native[0] == "*" and kind.name is TypeName.DECIMAL:
-        return sum(_whole_digits(side, columns) for side in native[1:])
+        left, right = (type_of(side, columns) for side in native[1:])
+        assert left is not None and right is not None
+        whole = [_whole_digits(side, columns) for side in native[1:]]
+        most = whole_digits_of_product(left, right, whole=whole)
+        if most is not None:
+            return most
     given = as_decimal(kind)
     return (given.precision or 0) - (given.scale or 0)
 

@@ -63,6 +63,21 @@ def arithmetic_type(operator: str, left: LogicalType, right: LogicalType) -> Log
     return decimal(max(p1 - s1, p2 - s2) + scale + 1, scale)
 
 
+def whole_digits_of_product(left: LogicalType, right: LogicalType, *, whole: Sequence[int]) -> int | None:
+    """The digits before the point that a product of exact numbers has at most.
+
+    Its type has room for a digit more than the factors have together.
+
+    Args:
+        whole: the digits before the point that each factor has at most.
+
+    Returns:
+        None where the type says it: fraction digits that are rounded away may carry one over.
+    """
+    scales = [as_decimal(side).scale or 0 for side in (left, right)]
+    return sum(whole) if arithmetic_type("*", left, right).scale == sum(scales) else None
+
+
 def rounded_type(kind: LogicalType, digits: int) -> LogicalType:
     """The type of a number rounded to fraction digits (before the point if negative)."""
     if kind.name is not TypeName.DECIMAL:

@@ -17,7 +17,7 @@ from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
 from upsert_platform.core.destination import Destination
 from upsert_platform.core.model import Column, ColumnKind, Table
-from upsert_platform.core.plan import Native
+from upsert_platform.core.plan import Native, form_at, now_in_milliseconds
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.native import native_condition, native_form, type_of
@@ -49,7 +49,10 @@ class ArrowInsert:
 
     @classmethod
     def of(cls, target: Target, destination: Destination) -> Self | None:
-        """The form of an insert; None where Spark has to compute it, or to write it. After `Destination.prepare`."""
+        """The form of an insert; None where Spark has to compute it, or to write it. After `Destination.prepare`.
+
+        Functions of the clock give the time of this call.
+        """
         from upsert_platform.engine.native_insert import NativeInsert
 
         source, insert = target.source.table, target.insert
@@ -67,15 +70,21 @@ class ArrowInsert:
         by_target = [column for column in columns if not source.primary_key and column.name in target.table.primary_key]
         if not all(can_be_told_apart(column.type) for column in by_target):
             return None
+<<<<<<< HEAD
         digits = stored_fraction_digits(target.table)
+=======
+        connector = connector_of(target.table)
+        digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
+        now = now_in_milliseconds()
+>>>>>>> proctime
         values: list[Native | None] = []
         for text, column in zip(insert.projections, columns, strict=True):
             found = None if text == _NULL else native_form(text, named)
             if (found is None and text != _NULL) or not _is_carried(found, column, named, digits):
                 return None
-            values.append(None if found is None else _replaced(found, computed))
+            values.append(None if found is None else form_at(_replaced(found, computed), now))
         key = tuple(target.table.primary_key)
-        met = None if condition is None else _replaced(condition, computed)
+        met = None if condition is None else form_at(_replaced(condition, computed), now)
         return cls(target, NativeInsert(columns, key, tuple(values), met, digits))
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
@@ -142,7 +151,7 @@ def _with_computed(
     for column in source.columns:
         if column.kind is not ColumnKind.COMPUTED or column.expression is None or column.expression_type is None:
             continue
-        form = None if column.varies or column.failure else native_form(column.expression, stored)
+        form = None if column.failure else native_form(column.expression, stored)
         kind = None if form is None else type_of(form, stored)
         if form is not None and kind is not None and arrow_type(kind) == arrow_type(column.expression_type):
             named[column.name], computed[column.name] = column.expression_type, form

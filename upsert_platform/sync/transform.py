@@ -28,6 +28,7 @@ from upsert_platform.core.destination import (
 )
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.model import Column, ColumnKind, Insert, Table
+from upsert_platform.core.plan import now_in_milliseconds, text_at
 from upsert_platform.core.types import quote_name, spark_type
 from upsert_platform.sql.evaluation import flink_sql
 from upsert_platform.sql.insert import written_columns
@@ -85,8 +86,11 @@ def expressions_of(insert: Insert, target: Table) -> dict[str, str]:
 
 
 def change_frame(spark: SparkSession, insert: Insert, source: Table, target: Table, view: str) -> DataFrame:
-    """The change frame of `change_query`."""
-    return flink_sql(spark, change_query(insert, source, target, view))
+    """The change frame of `change_query`, in which functions of the clock give the time of this call.
+
+    Several queries of Spark compute it, each of which would have a time of its own.
+    """
+    return flink_sql(spark, text_at(change_query(insert, source, target, view), now_in_milliseconds()))
 
 
 def computed(frame: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.erasure import KeyRows
+from upsert_platform.core.plan import form_at
 from upsert_platform.core.types import arrow_type
 from upsert_platform.sql.insert import written_columns
 from upsert_platform.sql.native import native_form
@@ -32,7 +33,7 @@ def written_key(target: Target, key: KeyRows) -> pa.Table | None:
         if column.name in target.table.primary_key:
             columns.append(column)
             values.append(native_form(text, stored))
-    if None in values:
+    if any(value is None or form_at(value, 0) != value for value in values):  # by the clock it is another one each time
         return None
     digits = stored_fraction_digits(target.table)
     wanted = tuple(target.table.primary_key)

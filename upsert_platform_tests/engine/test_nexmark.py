@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from upsert_platform.engine.runners import LocalRunner
+from upsert_platform.engine import engine
+from upsert_platform.engine.runners import LocalRunner, SparkRunner
 from upsert_platform.sql.evaluation import flink_sql, prepared
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.bench.query_load import Load
@@ -115,13 +118,25 @@ def test_queries_of_one_row_equal_those_of_a_database(spark: SparkSession, tmp_p
         assert shown[0] == shown[1], name
 
 
-def test_processing_time_windows_count_every_bid(spark: SparkSession, tmp_path: Path) -> None:
-    load = Load(tmp_path, _insert("q12", tables(KAFKA)), LocalRunner(lambda: prepared(spark)))
-    bids = events(COUNT)["bid"]
-    load.append("bid", bids)
-    load.advance()
-    connection = load.snapshots()
-    files = [f"{load.store.uri}/{item.path}" for item in load.store.result_files()]
-    counted = "SELECT bidder, SUM(bid_count)::BIGINT FROM read_parquet($1) WHERE _kind = '+U' GROUP BY bidder"
-    found = connection.execute(counted, [files]).fetchall()
-    assert sorted(found) == connection.execute("SELECT bidder, COUNT(*) FROM bid GROUP BY 1 ORDER BY 1").fetchall()
+@pytest.mark.parametrize("workers", [False, True])
+def test_processing_time_windows_are_those_of_the_batch(
+    workers: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No stage passes through Spark SQL; a later batch of the same ten seconds adds to the counts."""
+    runner = SparkRunner(lambda: spark) if workers else LocalRunner()
+    load = Load(tmp_path, _insert("q12", tables(KAFKA)), runner)
+    assert not any(stage.needs_spark for stage in load.store.stages())
+    monkeypatch.setattr(engine, "_FEW_ROWS", 200)
+    parts = _parts(events(COUNT)["bid"], 3)
+    begun, windows = 0, []
+    for part, at in zip(parts, ("12:00:10.000", "12:00:19.999", "12:00:20.000"), strict=True):
+        now = datetime.fromisoformat(f"2003-03-03T{at}+00:00")
+        monkeypatch.setattr(engine, "now_in_milliseconds", partial(round, now.timestamp() * 1000))
+        load.append("bid", part)
+        load.advance()
+        count = len(part["bidder"])
+        window = f"TIMESTAMP '2003-03-03 {at[:-5]}0'"
+        windows.append(f"SELECT bidder, {window} AS s FROM bid WHERE rowid BETWEEN {begun} AND {begun + count - 1}")
+        begun += count
+        rows = " UNION ALL ".join(windows)
+        load.judge(f"SELECT bidder, COUNT(*), s, s + INTERVAL 10 SECOND FROM ({rows}) GROUP BY bidder, s")

@@ -95,6 +95,27 @@ CASES: list[tuple[str, Any]] = [
     ("URL_DECODE('%zz')", None),
     ("URL_DECODE('a%20b')", "a b"),
     ("PARSE_URL('http://h/p?q=1', 'QUERY', 'q')", "1"),
+    ("PARSE_URL('http://h/p?q=1', 'HOST')", "h"),
+    ("PARSE_URL('http://h/p?q=1', 'HOST', 'q')", None),
+    ("PARSE_URL('http://h/p?q=1', 'QUERY', n)", None),
+    *(
+        (f"PARSE_URL('http://h/p?abc=1&a.c=2&(=3&x*=4&[=5&=6&$1=7', 'QUERY', {written})", value)
+        for key, value in {
+            "abc": "1",
+            "a.c": "2",
+            "(": "3",
+            "x*": "4",
+            "[": "5",
+            "": "6",
+            "$1": "7",
+            "a|b": None,
+            "\\": None,
+            "\\E": None,
+            "\\Eabc": None,
+            "ABC": None,
+        }.items()
+        for written in (f"'{key}'", f"REPLACE(s, 'Ab-cd', '{key}')")
+    ),
     ("s LIKE 'A_-%'", True),
     ("s NOT LIKE 'B%'", True),
     ("'50%' LIKE '50!%' ESCAPE '!'", True),

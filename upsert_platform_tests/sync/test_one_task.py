@@ -26,6 +26,7 @@ from upsert_platform.core.model import Insert, SourceLocation, Table
 from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner
 from upsert_platform.graph.metadata import of_comparison
 from upsert_platform.kafka.source.topic_source import TopicSource
+from upsert_platform.sync import arrow_insert
 from upsert_platform.sync.arrow_insert import ArrowInsert
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.comparison import Comparison
@@ -49,7 +50,7 @@ NOON = dt.datetime.fromisoformat("2024-02-29 12:00:00.123456")
 OLD = dt.datetime.fromisoformat("1969-12-31 23:59:59.999999")
 SOURCE = """CREATE TABLE users (
   user_id BIGINT, name STRING, region STRING, balance DECIMAL(12, 2), at TIMESTAMP(3), tags ARRAY<STRING>,
-  since AS CURRENT_DATE, PRIMARY KEY (user_id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
+  since AS CURRENT_DATE, nick AS UPPER(name), PRIMARY KEY (user_id) NOT ENFORCED) WITH ('connector' = 'upsert-kafka');
 CREATE TABLE log (user_id BIGINT, name STRING) WITH ('connector' = 'kafka');
 """
 
@@ -278,7 +279,7 @@ def changes(text: str, records: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The change frame that an insert makes of rows: kind, batch, declared columns."""
     here, source, target = of_sql(text)
     assert here is not None
-    names = [rows.KIND, rows.BATCH, *(column.name for column in source.columns if column.name != "since")]
+    names = [rows.KIND, rows.BATCH, *(column.name for column in source.columns if column.name not in ("since", "nick"))]
     schema = pa.schema([rows.arrow_schema(source).field(name) for name in names])
     table = pa.Table.from_pylist([dict(zip(names, record, strict=True)) for record in records], schema=schema)
     found = here.native.changes(table, sequence=rows.BATCH)
@@ -310,13 +311,30 @@ def test_rows_that_do_not_meet_the_condition_become_deletes() -> None:
     ]
 
 
+def test_every_row_has_the_time_at_which_the_insert_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    midnight = dt.datetime(2003, 3, 3, 23, 59, 59, 999_000, tzinfo=dt.UTC)
+    looks = iter([midnight, NOON.replace(tzinfo=dt.UTC)])
+    monkeypatch.setattr(arrow_insert, "now_in_milliseconds", lambda: round(next(looks).timestamp() * 1000))
+    found = changes(
+        """CREATE TABLE t (id BIGINT, a TIMESTAMP_LTZ(3), b TIMESTAMP_LTZ(3), c TIMESTAMP(3), d DATE, e DATE, n BIGINT,
+             PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+           INSERT INTO t SELECT user_id, NOW(), PROCTIME(), LOCALTIMESTAMP, CURRENT_DATE, since, UNIX_TIMESTAMP()
+           FROM users WHERE UNIX_TIMESTAMP() < 1046735999 + user_id;""",
+        [("+I", 1, key, "ann", "eu", None, None, None) for key in (0, 1, 2)],
+    )
+    day = dt.date(2003, 3, 3)
+    row = (midnight, midnight, midnight.replace(tzinfo=None), day, day, 1_046_735_999, "U", 1)
+    assert found == [(0, *[None] * 6, "D", 1), (1, *row), (2, *row)]
+
+
 def unsure() -> Iterator[Any]:
     keyed = "CREATE TABLE t (id BIGINT, v {kind}, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');"
     for name, kind, query in [
         ("function", "STRING", "SELECT user_id, UPPER(name) FROM users"),
         ("cast", "STRING", "SELECT user_id, CAST(balance AS STRING) FROM users"),
         ("implicit cast", "DOUBLE", "SELECT user_id, balance FROM users"),
-        ("computed column", "DATE", "SELECT user_id, since FROM users"),
+        ("computed column", "STRING", "SELECT user_id, nick FROM users"),
+        ("chance", "STRING", "SELECT user_id, UUID() FROM users"),
         ("condition", "STRING", "SELECT user_id, name FROM users WHERE balance > 1"),
         ("failing cast", "INT", "SELECT user_id, CAST(name AS INT) FROM users"),
         ("no key, a function", "STRING", "SELECT user_id, UPPER(name) FROM log"),

@@ -11,6 +11,7 @@ from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.destination import RefusedRow
 from upsert_platform.core.model import Insert, Table
 from upsert_platform.core.types import quote_name, spark_type
+from upsert_platform.sync import transform
 from upsert_platform.sync.transform import change_frame, change_query, computed, failed_rows
 from upsert_platform_tests.sql.reading import errors, read
 
@@ -274,3 +275,25 @@ def test_topics_get_the_digits_that_are_declared_and_that_a_format_holds(formats
     columns = "id BIGINT, at TIMESTAMP(6), z TIMESTAMP(0)"
     sql = FINE.format(columns=columns, connector=f"upsert-kafka', 'value.format' = '{formats}")
     assert re.findall(r"PMOD\(.*?, (\d+)\)", change_query(*declared(sql), "v")) == steps
+
+
+def test_a_frame_has_one_time_however_often_spark_computes_it(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    midnight = dt.datetime(2003, 3, 3, 23, 59, 59, 999_000, tzinfo=dt.UTC)
+    looks = iter([midnight, NOON.replace(tzinfo=dt.UTC)])
+    monkeypatch.setattr(transform, "now_in_milliseconds", lambda: round(next(looks).timestamp() * 1000))
+    changes = frame(
+        spark,
+        """CREATE TABLE t (id BIGINT, n STRING, a TIMESTAMP_LTZ(3), b TIMESTAMP(3), d DATE, s TIME(0), x BIGINT,
+             PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');
+           INSERT INTO t SELECT user_id, UPPER(name), NOW(), LOCALTIMESTAMP, CURRENT_DATE, CURRENT_TIME,
+             UNIX_TIMESTAMP() FROM users;""",
+        [("+I", 1, key, "NOW()", "eu", None, None, NOON) for key in (1, 2)],
+    )
+    last_second = 86_399_000_000
+    row = (midnight, midnight.replace(tzinfo=None), midnight.date(), last_second, 1_046_735_999, "U", 1)
+    for _ in range(2):
+        assert [tuple(found.values()) for found in changes.orderBy("id").toArrow().to_pylist()] == [
+            (1, "NOW()", *row), (2, "NOW()", *row),
+        ]  # fmt: skip

@@ -4,6 +4,7 @@ Columns are known by names that are unique within an operator, also when letter 
 makes it of a statement, `queries` carries it out.
 """
 
+from upsert_platform.core.plan.clock import clock, expression_at, form_at, now_in_milliseconds, text_at
 from upsert_platform.core.plan.columns import (
     COLLECTS,
     Call,
@@ -84,11 +85,16 @@ __all__ = [
     "Union",
     "Unnest",
     "Window",
+    "clock",
     "closing_ends",
     "column",
+    "expression_at",
     "expressions",
+    "form_at",
     "lacking",
     "lets_go",
+    "now_in_milliseconds",
     "scans",
     "tells_apart",
+    "text_at",
 ]

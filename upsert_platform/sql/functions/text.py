@@ -34,6 +34,8 @@ _INITCAP: Final = (
 )
 """Words are of ASCII letters and digits; other characters stay as they are."""
 _NUMBER: Final = quote_text(r"^\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*$")
+_PLAIN: Final = re.compile("[A-Za-z0-9_-]+")
+"""A text that is a pattern of itself."""
 _BEYOND: Final = quote_text(r"[^\x{10000}-\x{10FFFF}]")
 
 
@@ -236,6 +238,16 @@ def _from_base64(arguments: Sequence[Rendered]) -> Rendered:
     return made(sql, STRING, value)
 
 
+def _parse_url(arguments: Sequence[Rendered]) -> Rendered:
+    """The key of a query stands for itself, as in Flink: Spark takes it for a pattern, and fails where it is none."""
+    given = [argument("s", item, "PARSE_URL") for item in arguments]
+    texts = [item.sql for item in given]
+    if len(given) > 2 and not _PLAIN.fullmatch(given[2].constant or "."):
+        begin, end, inside = map(quote_text, (r"\Q", r"\E", r"\E\\E\Q"))
+        texts[2] = f"CONCAT({begin}, REPLACE({texts[2]}, {end}, {inside}), {end})"
+    return made(f"TRY_PARSE_URL({', '.join(texts)})", STRING, *given)
+
+
 def _hex(arguments: Sequence[Rendered]) -> Rendered:
     value = arguments[0]
     if value.root in INTEGERS:
@@ -293,7 +305,6 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             "UNHEX": [("s", _UNHEX, BYTES)],
             "URL_ENCODE": [("s", "URL_ENCODE({0})", STRING)],
             "URL_DECODE": [("s", "TRY_URL_DECODE({0})", STRING)],
-            "PARSE_URL": [("ss", "TRY_PARSE_URL({0}, {1})", STRING), ("sss", "TRY_PARSE_URL({0}, {1}, {2})", STRING)],
             "IS_ALPHA": [("s", "COALESCE({0} RLIKE '^\\\\p{{L}}+$', FALSE)", BOOLEAN)],
             "IS_DIGIT": [("s", "COALESCE({0} RLIKE '^\\\\p{{Nd}}+$', FALSE)", BOOLEAN)],
             "IS_DECIMAL": [("s", "COALESCE({0} RLIKE " + _NUMBER.replace("{", "{{").replace("}", "}}") + ", FALSE)",
@@ -301,6 +312,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
         }
     ),
     "FROM_BASE64": {1: _from_base64},
+    "PARSE_URL": {2: _parse_url, 3: _parse_url},
     "SUBSTRING": {2: _substring, 3: _substring},
     "SUBSTR": {2: _substring, 3: _substring},
     "LPAD": {3: _pad("LPAD")},

@@ -30,8 +30,6 @@ TIMESTAMP3: Final = LogicalType(TypeName.TIMESTAMP, precision=3)
 TIMESTAMP6: Final = LogicalType(TypeName.TIMESTAMP, precision=6)
 LTZ3: Final = LogicalType(TypeName.TIMESTAMP_LTZ, precision=3)
 _TIME0: Final = LogicalType(TypeName.TIME, precision=0)
-_NOW: Final = truncate("CURRENT_TIMESTAMP()", LTZ3)
-_TIME_OF_DAY: Final = "(UNIX_MICROS(CURRENT_TIMESTAMP()) DIV 1000000 * 1000000 % 86400000000)"
 _DATE_FIELDS: Final = {
     "MILLENNIUM": "(YEAR({0}) + 999) DIV 1000", "CENTURY": "(YEAR({0}) + 99) DIV 100", "DECADE": "YEAR({0}) DIV 10",
     "YEAR": "YEAR({0})", "ISOYEAR": "EXTRACT(YEAROFWEEK FROM {0})", "QUARTER": "QUARTER({0})", "MONTH": "MONTH({0})",
@@ -301,16 +299,19 @@ def _convert_tz(arguments: Sequence[Rendered]) -> Rendered:
     return made(f"TRIM(LEADING '+' FROM DATE_FORMAT({converted}, 'yyyy-MM-dd HH:mm:ss'))", STRING, *given)
 
 
+_NOW: Final = truncate("CURRENT_TIMESTAMP()", LTZ3)
+_TIME_OF_DAY: Final = "(UNIX_MICROS(CURRENT_TIMESTAMP()) DIV 1000000 * 1000000 % 86400000000)"
+CLOCKS: Final = {
+    **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PROCTIME"), (_NOW, LTZ3)),
+    "LOCALTIMESTAMP": (truncate("LOCALTIMESTAMP()", TIMESTAMP3), TIMESTAMP3),
+    "CURRENT_DATE": ("CURRENT_DATE()", DATE),
+    **dict.fromkeys(("CURRENT_TIME", "LOCALTIME"), (_TIME_OF_DAY, _TIME0)),
+    "UNIX_TIMESTAMP": ("UNIX_TIMESTAMP()", BIGINT),
+}
+"""Functions that read the clock, with their Spark SQL and types: `core.plan.clock` says which time that is."""
+_CLOCKS: Final = overloads({name: [("", *reading)] for name, reading in CLOCKS.items()})
 FUNCTIONS: Final[dict[str, Overloads]] = {
-    **overloads(
-        {
-            **{name: [("", _NOW, LTZ3)] for name in ("NOW", "CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PROCTIME")},
-            "LOCALTIMESTAMP": [("", truncate("LOCALTIMESTAMP()", TIMESTAMP3), TIMESTAMP3)],
-            "CURRENT_DATE": [("", "CURRENT_DATE()", DATE)],
-            "CURRENT_TIME": [("", _TIME_OF_DAY, _TIME0)],
-            "LOCALTIME": [("", _TIME_OF_DAY, _TIME0)],
-        }
-    ),
+    **_CLOCKS,
     **{
         name: {1: _field(name, unit)}
         for name, unit in (
@@ -324,8 +325,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
     "TO_TIMESTAMP": {1: _to_timestamp, 2: _to_timestamp},
     "TO_TIMESTAMP_LTZ": dict.fromkeys((1, 2, 3), _to_timestamp_ltz),
     "TO_DATE": {1: _to_date, 2: _to_date},
-    "UNIX_TIMESTAMP": {0: overloads({"UNIX_TIMESTAMP": [("", "UNIX_TIMESTAMP()", BIGINT)]})["UNIX_TIMESTAMP"][0],
-                       1: _unix_timestamp, 2: _unix_timestamp},
+    "UNIX_TIMESTAMP": {**_CLOCKS["UNIX_TIMESTAMP"], 1: _unix_timestamp, 2: _unix_timestamp},
     "FROM_UNIXTIME": {1: _from_unixtime, 2: _from_unixtime},
     "CONVERT_TZ": {3: _convert_tz},
 }  # fmt: skip

@@ -275,14 +275,13 @@ class FromClause(ABC):
             elif item.expression_type is not None and item.expression is not None:
                 reads = tuple(sorted(field.name for field in fields if quote_name(field.name) in item.expression))
                 types = {field.name: field.type for field in fields}
-                sure = item.varies is None and item.failure is None
                 given = Expression(
                     item.expression,
                     item.expression_type,
                     varies=item.varies,
                     reads=reads,
                     fails=item.failure,
-                    form=native_form(item.expression, types) if sure else None,
+                    form=native_form(item.expression, types) if item.failure is None else None,
                 )
                 shown.append((name, given))
         node = Project(scan, tuple(shown))

@@ -189,7 +189,7 @@ class Columns:
         if native is not None:
             return Expression(rendered.sql, rendered.type, native, rendered.varies, reads)
         types = {item.field.name: item.field.type for item in self.named}
-        form = native_form(rendered.sql, types) if rendered.varies is None else None
+        form = native_form(rendered.sql, types)
         keeps = kept_column(node, self._field)
         return Expression(rendered.sql, rendered.type, None, rendered.varies, reads, keeps=keeps, form=form)
 
