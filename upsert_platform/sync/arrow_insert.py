@@ -70,13 +70,8 @@ class ArrowInsert:
         by_target = [column for column in columns if not source.primary_key and column.name in target.table.primary_key]
         if not all(can_be_told_apart(column.type) for column in by_target):
             return None
-<<<<<<< HEAD
         digits = stored_fraction_digits(target.table)
-=======
-        connector = connector_of(target.table)
-        digits = connector.fraction_digits(target.table) if isinstance(connector, Writable) else 0
         now = now_in_milliseconds()
->>>>>>> proctime
         values: list[Native | None] = []
         for text, column in zip(insert.projections, columns, strict=True):
             found = None if text == _NULL else native_form(text, named)
