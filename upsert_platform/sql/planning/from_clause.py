@@ -410,8 +410,6 @@ class FromClause(ABC):
         table = self.find(name)
         if not isinstance(table, Table) or name in self.common:
             raise self.fault(f"FOR SYSTEM_TIME AS OF takes a declared table, and '{name}' is not one", join)
-        if not table.primary_key:
-            raise self.fault(f"rows of '{name}' are found by its PRIMARY KEY: declare one", join)
         qualifiers = (join.this.alias,) if join.this.alias else (name, join.this.parts[-1].name)
         given = (left, named, table, qualifiers, self.names, self.first_line)
         if processing:
