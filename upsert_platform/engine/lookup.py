@@ -55,7 +55,7 @@ class Found:
 
     @property
     def several(self) -> bool:
-        """Whether a row may find more than one."""
+        """Return whether a row may find more than one."""
         return isinstance(self.node, LookupRows)
 
     @property

@@ -41,6 +41,7 @@ _LARGER: Final = (
 class FilesystemSettings(Settings):
     """Options of tables with ``'connector' = 'filesystem'``, by Flink's names."""
 
+    connector: Literal["filesystem"] = option("connector", origin="flink", description="`filesystem`.")
     path: str = option(
         "path", origin="flink", min_length=1,
         description="A file, or a folder with all files below it whose names do not begin with a point or an"

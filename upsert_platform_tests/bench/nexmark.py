@@ -2,7 +2,8 @@
 
 `FLINK_SQL` carries out a file of Flink SQL, CREATEs and then one INSERT, and finds the Kafka connector by itself.
 `NEXMARK_QUERIES` chooses queries, as q3,q4; `NEXMARK_EVENTS` says how many events, and `NEXMARK_SEED` which. Both jobs
-read the same topic, in turn; their final values have to be equal before a time counts.
+read the same topic, in turn; their final values have to be equal before a time counts. For q14 `PEERS_HOME` names a
+folder with Flink's jars at any depth, against which its function is compiled.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +29,7 @@ from upsert_platform_tests.bench.command import timed_flink
 from upsert_platform_tests.bench.jobs import _declare, _job
 from upsert_platform_tests.bench.kafka import create_topic, send
 from upsert_platform_tests.bench.measure import row, watch_memory
-from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmark, events_table
+from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmark, events_table, prepare
 from upsert_platform_tests.referee.judging import latest, records_of
 
 EVENTS = 5_000_000
@@ -41,6 +44,7 @@ _ADDED_KEYS: Final = {
     **dict.fromkeys(("q0", "q1", "q10"), "auction, bidder, `dateTime`"),
     **dict.fromkeys(("q21", "q22"), "auction, bidder, price"),
     "q2": "auction, price",
+    "q14": "auction, bidder, bidTime",
 }
 """Of the sinks of queries that only add rows: a topic without keys would take a row twice after a failure."""
 _TIES: Final = {"q19": ("auction", "rank_number", "price")}
@@ -73,14 +77,21 @@ def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> d
     for side in ("ours", "flink"):
         settings = {"cleanup.policy": "compact", "retention.ms": "-1"}
         create_topic(servers, f"{name}-{side}", partitions=PARTITIONS, config=settings)
-    _declare(folder / name, _script(query, servers, f"{name}-ours", bounded=False))
+    project = folder / name / "project"
+    beside = query.beside.format(folder=project)
+    _declare(folder / name, f"{beside}\n{_script(query, servers, f'{name}-ours', bounded=False)}")
+    prepare(project)
     with watch_memory() as peak:
         ours, cpu = _job(folder / name)
     more: dict[str, Any] = {}
     theirs = 0.0
     if "FLINK_SQL" in os.environ:
+        if "JAR" in query.beside_in_flink:
+            _compile(project / "nexmark.jar")
+        beside = query.beside_in_flink.format(folder=project)
+        script = f"{beside}\n{_script(query, servers, f'{name}-flink', bounded=True)}"
         with watch_memory() as their_peak:
-            theirs = timed_flink(folder / name / "flink.sql", _script(query, servers, f"{name}-flink", bounded=True))
+            theirs = timed_flink(folder / name / "flink.sql", script)
     # Read behind both jobs: what this process holds is no memory of theirs.
     found, messages = _final(servers, f"{name}-ours")
     values = sum(found.values())
@@ -108,6 +119,18 @@ def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> d
         messages=messages,
         **more,
     )
+
+
+def _compile(jar: Path) -> None:
+    """Compile the function that q14 calls in Flink, into a jar of its own."""
+    (tables, *_) = Path(os.environ["PEERS_HOME"]).rglob("flink-table-api-java-uber-*.jar")
+    source, classes = Path(__file__).with_name("CountChar.java"), jar.with_suffix("")
+    command = ["javac", "--release", "11", "-cp", str(tables), "-d", str(classes), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with zipfile.ZipFile(jar, "w") as packed:
+        for file in classes.rglob("*.class"):
+            packed.write(file, file.relative_to(classes))
 
 
 def _script(query: Nexmark, servers: str, target: str, *, bounded: bool) -> str:
