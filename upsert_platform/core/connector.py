@@ -93,8 +93,8 @@ class Connector(ABC):
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
         pipeline_type: the ``type`` of a pipeline's sink that stands for it; its name if empty.
         tells_before: tables need to know what rows were before a change, so that inserts into them are kept-up queries.
-        read_instead: reason and remedy for a statement that reads a table of a connector that cannot be read. Empty: the
-            message lists the connectors that can.
+        read_instead: reason and remedy for an INSERT INTO that reads a table of a connector that cannot be read. Empty:
+            the message lists the connectors that can.
         written_instead: reason and remedy for an INSERT INTO a table of a connector that writes none. Empty: the
             message lists the connectors that write.
     """

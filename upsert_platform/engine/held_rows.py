@@ -1,7 +1,7 @@
 """Rows of small tables that lookup joins read whole: once per batch by the driver, for all tasks of the batch.
 
-The driver writes them beside the exchanges of the attempt, so every task finds what the table held when the batch began,
-whatever becomes of it meanwhile. A process that carries out tasks reads them once, and keeps those of the last few.
+The driver writes them beside the exchanges of the attempt, so all tasks find what the table held when the batch began,
+whatever becomes of it meanwhile. A process that carries out tasks reads them once, and keeps the last few.
 """
 
 from __future__ import annotations

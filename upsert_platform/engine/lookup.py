@@ -127,7 +127,7 @@ class Found:
         Returns:
             The rows, and the position among those given of each.
         """
-        keys, found = self._ask(rows, find)
+        found = self._ask(rows, find)
         names = [internal(f"key{number}") for number in range(len(self.on))]
         whole, given = code_rows([rows, found], [self.on, names])
         if not self.several and len(np.unique(given)) < len(given):
@@ -153,10 +153,10 @@ class Found:
             rows = rows.append_column(name, column)
         return rows.append_column(FOUND, pa.array(taken >= 0)), at
 
-    def _ask(self, rows: pa.Table, find: Find) -> tuple[pa.Table, pa.Table]:
-        """The different keys of rows, and the rows of the table that have one of them, its key as internal columns
+    def _ask(self, rows: pa.Table, find: Find) -> pa.Table:
+        """The rows of the table that have a key of one of these rows, with the key as internal columns.
 
-        A null finds nothing.
+        Each key is asked for once; a null finds nothing.
         """
         keys = rows.select(self.on)
         for name in self.on:
@@ -171,7 +171,7 @@ class Found:
         )
         found: list[pa.Table] = [schema.empty_table()]
         if not keys.num_rows:
-            return keys, found[0]
+            return found[0]
         asked = keys.rename_columns([key for _, key in self.node.on])
         own = [*(key for _, key in self.node.on), *(item.name for _, item in self.node.columns)]
         waiting: list[pa.RecordBatch] = []
@@ -182,7 +182,7 @@ class Found:
                 waiting = []
         if waiting:
             found.append(_members(waiting, own, schema, keys))
-        return keys, pa.concat_tables(found)
+        return pa.concat_tables(found)
 
 
 def _members(batches: Sequence[pa.RecordBatch], own: Sequence[str], schema: pa.Schema, keys: pa.Table) -> pa.Table:

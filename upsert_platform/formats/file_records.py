@@ -1,7 +1,7 @@
 """The records of a text file: the messages that a format's decoder takes, each with the line at which it begins.
 
-As Flink's filesystem connector divides files: JSON by line ends, CSV as Jackson's parser finds the end of a record, so a
-quoted field may hold line ends.
+As Flink's filesystem connector divides files: JSON by line ends, CSV as Jackson's parser finds the end of a record, so
+a quoted field may hold line ends.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from upsert_platform.core.errors import DestinationError, Problem, SourceLocatio
 from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.core.model import Options, Table
 from upsert_platform.core.options import Settings, option, read_settings
-from upsert_platform.formats.base import Columns
+from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.factory import FORMATS, build_decoder, validate_format
 from upsert_platform.formats.options import CsvSettings, JsonSettings
 from upsert_platform.writing.declared import column_problems, key_problems, without_effect
@@ -65,7 +65,7 @@ class FilesystemConnector(Searchable):
         "source.report-statistics": "the files are read as a whole",
     }
     about = (
-        "Files in which [lookup joins](queries.md#lookup-joins) find rows. Each batch reads them once, at most"
+        "Files in which [lookup joins](queries.md#files) find rows. Each batch reads them once, at most"
         f" {MOST_BYTES >> 20} MB in all."
     )
     read_instead = (
@@ -96,8 +96,13 @@ class FilesystemConnector(Searchable):
         problems += column_problems(table, system="a filesystem", name_problem=lambda name: None)
         problems += key_problems(table, is_key_type=lambda kind: True, types="")
         if table.partitioned_by:
-            rule = "PARTITIONED BY names columns of folders, which are not read; name the folder of one partition in"
-            problems.append(Problem(f"{subject}: {rule} 'path', and leave it out", table.location))
+            problems.append(
+                Problem(
+                    f"{subject}: PARTITIONED BY names columns of folders, which are not read; name the folder of one"
+                    " partition in 'path', and leave it out",
+                    table.location,
+                )
+            )
         if settings is None:
             return None, problems
         columns = tuple((item.name, item.type) for item in table.physical_columns if item.type is not None)
@@ -157,29 +162,38 @@ class FilesTable(WholeTable):
                 decoded = decoder.decode([record for _, record in block])
                 if decoded.errors and not self._settings.ignore_parse_errors:
                     at = min(decoded.errors)
-                    raise self._unreadable(place, block[at][0], self.mask.reason(decoded.errors[at]))
-                lines = [line for line, _ in block]
-                self._refuse_nulls(decoded.rows, place, lines, decoded.message)
-                found.append(decoded.rows)
+                    reason = self.mask.reason(decoded.errors[at])
+                    raise DestinationError(
+                        f"table '{self.name}': {place}:{block[at][0]}: the record cannot be read as {self.format}:"
+                        f" {reason}. Correct it, or let such records be passed over:"
+                        f" '{self.format}.ignore-parse-errors' = 'true'"
+                    )
+                found.append(self._whole(decoded, place, [line for line, _ in block]))
         return pa.Table.from_batches(found, schema_of(self.columns))
 
-    def _unreadable(self, place: str, line: int, reason: str) -> DestinationError:
-        return self._error(
-            f"{place}:{line}: the record cannot be read as {self.format}: {reason}. Correct it, or let such records be"
-            f" passed over: '{self.format}.ignore-parse-errors' = 'true'"
-        )
+    def _whole(self, decoded: Decoded, place: str, lines: list[int]) -> pa.RecordBatch:
+        """The rows that have a value in every column that is declared NOT NULL; one that has none cannot be read.
 
-    def _refuse_nulls(self, rows: pa.RecordBatch, place: str, lines: list[int], message: pa.Array) -> None:
-        """Raises DestinationError for a null in a column that is declared NOT NULL."""
+        Args:
+            place: of the file.
+            lines: of the records that were decoded.
+        """
         import pyarrow.compute as pc
 
-        for (name, kind), column in zip(self.columns, rows.columns, strict=True):
-            if not kind.nullable and column.null_count:
-                at = message[pc.index(pc.is_null(column), True).as_py()].as_py()
-                raise self._error(
-                    f"{place}:{lines[at]}: column '{name}' is declared NOT NULL, and this record has no value for it."
-                    " Correct it, or declare the column without NOT NULL"
+        rows, messages = decoded.rows, decoded.message
+        for name, kind in self.columns:
+            column = rows.column(name)
+            if kind.nullable or not column.null_count:
+                continue
+            if not self._settings.ignore_parse_errors:
+                line = lines[messages[pc.index(column.is_null(), True).as_py()].as_py()]
+                raise DestinationError(
+                    f"table '{self.name}': {place}:{line}: column '{name}' is declared NOT NULL, and this record"
+                    " has no value for it. Correct it, or declare the column without NOT NULL"
                 )
+            there = column.is_valid()
+            rows, messages = rows.filter(there), messages.filter(there)
+        return rows
 
     def _contents(self) -> Iterator[tuple[str, bytes]]:
         """The files with their bytes, unpacked where their names end as those of packed files do; by their names.
@@ -193,7 +207,10 @@ class FilesTable(WholeTable):
             system, folder = file_system(location)
             files = _files(system, f"{folder}{name}")
         if not files:
-            raise self._error(f"option 'path' = '{self.path}': there is no such file, and no folder with files in it")
+            raise DestinationError(
+                f"table '{self.name}': option 'path' = '{self.path}': there is no such file, and no folder with files"
+                " in it"
+            )
         left = MOST_BYTES
         for info in files:
             place = info.path if location.path is not None else f"{root}/{info.path}"
@@ -201,14 +218,11 @@ class FilesTable(WholeTable):
                 content = file.read(left + 1)
             left -= len(content)
             if left < 0:
-                raise self._error(
-                    f"the files of 'path' = '{self.path}' have more than {MOST_BYTES >> 20} MB, and each process would"
-                    f" hold all of them: {_LARGER}"
+                raise DestinationError(
+                    f"table '{self.name}': the files of 'path' = '{self.path}' have more than {MOST_BYTES >> 20} MB,"
+                    f" and each process would hold all of them: {_LARGER}"
                 )
             yield place, content
-
-    def _error(self, text: str) -> DestinationError:
-        return DestinationError(f"table '{self.name}': {text}")
 
     @contextmanager
     def _naming(self, place: str) -> Iterator[None]:
@@ -219,7 +233,9 @@ class FilesTable(WholeTable):
             yield
         except (OSError, DeltaError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0][:300]
-            raise self._error(f"{place} cannot be read: {type(error).__name__}: {reason}") from error
+            raise DestinationError(
+                f"table '{self.name}': {place} cannot be read: {type(error).__name__}: {reason}"
+            ) from error
 
 
 def _split(path: str) -> tuple[str, str]:

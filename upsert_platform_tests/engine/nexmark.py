@@ -257,7 +257,7 @@ QUERIES: Final = {
         " 'format.type' = 'csv');",
     ),
     "q14": Nexmark(
-        f"auction BIGINT, bidder BIGINT, price DECIMAL(23, 3), bidTimeType STRING, bidTime TIMESTAMP(3), extra STRING,"
+        "auction BIGINT, bidder BIGINT, price DECIMAL(23, 3), bidTimeType STRING, bidTime TIMESTAMP(3), extra STRING,"
         " c_counts BIGINT", "",
         _COUNTED.format("count_char(extra, 'c')"), _COUNTED.format("len(extra) - len(replace(extra, 'c', ''))"),
         "CREATE FUNCTION count_char AS 'nexmark_functions.count_char' LANGUAGE PYTHON;",
@@ -344,7 +344,9 @@ def events(count: int, seed: int = 1) -> dict[str, dict[str, Any]]:
             channel = rng.choice(["Google", "Facebook", "Baidu", "Apple", "channel-1", "channel-2"])
             price, tail = int(10 ** (rng.random() * 6) * 100), rng.choice(["", "&channel_id=77"])
             url = f"https://www.nexmark.com/a/{at % 7}/item.htm?query=1{tail}"
-            found["bid"].append((max(auction, 1000), bidder, price, channel, url, moment, ("z", "c", "", "cc c")[at % 4]))
+            found["bid"].append(
+                (max(auction, 1000), bidder, price, channel, url, moment, ("z", "c", "", "cc c")[at % 4])
+            )
     columns = {}
     for name, kinds in TABLES.items():
         arrays = list(zip(*found[name], strict=True))

@@ -44,7 +44,9 @@ class Side:
 
     def write(self, rows: Held) -> None:
         self.rows = rows
-        lines = [f"{uid},{name or '-'},{'-' if grade is None else grade}\n" for uid in rows for name, grade in rows[uid]]
+        lines = [
+            f"{uid},{name or '-'},{'-' if grade is None else grade}\n" for uid in rows for name, grade in rows[uid]
+        ]
         self.rng.shuffle(lines)
         self.path.write_text("".join(lines))
 

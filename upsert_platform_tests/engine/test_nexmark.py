@@ -58,7 +58,9 @@ def _insert(name: str, sources: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_all_queries_are_planned_over_the_topic_of_all_events(name: str, folder: Path) -> None:
-    scripts, problems = read_scripts({str(folder / "n.sql"): _insert(name, events_table(KAFKA), folder)}, Variables({}, {}, {}))
+    scripts, problems = read_scripts(
+        {str(folder / "n.sql"): _insert(name, events_table(KAFKA), folder)}, Variables({}, {}, {})
+    )
     assert [item.message for item in problems if item.severity == "error"] == []
     (insert,) = scripts.inserts
     assert (insert.query is None) is (name in ONE_ROW)
@@ -71,7 +73,9 @@ def _parts(columns: dict[str, Any], pieces: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", first_of((name for name in QUERIES if name not in (*ONE_ROW, "q12")), every=2))
-def test_results_over_added_rows_equal_those_of_a_database(name: str, spark: SparkSession, tmp_path: Path, folder: Path) -> None:
+def test_results_over_added_rows_equal_those_of_a_database(
+    name: str, spark: SparkSession, tmp_path: Path, folder: Path
+) -> None:
     load = Load(tmp_path, _insert(name, tables(KAFKA), folder), LocalRunner(lambda: prepared(spark)))
     given = {table: _parts(columns, 3) for table, columns in events(COUNT).items()}
     for at in range(3):
@@ -120,7 +124,9 @@ def test_queries_of_one_row_equal_those_of_a_database(spark: SparkSession, folde
     connection = duckdb.connect()
     connection.register("bid", table)
     for name in ONE_ROW:
-        scripts, problems = read_scripts({str(folder / "n.sql"): _insert(name, tables(KAFKA), folder)}, Variables({}, {}, {}))
+        scripts, problems = read_scripts(
+            {str(folder / "n.sql"): _insert(name, tables(KAFKA), folder)}, Variables({}, {}, {})
+        )
         assert not [item for item in problems if item.severity == "error"]
         (insert,) = scripts.inserts
         where = f" WHERE {insert.predicate}" if insert.predicate else ""

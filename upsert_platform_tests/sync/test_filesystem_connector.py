@@ -15,7 +15,7 @@ from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.masking import Mask
 from upsert_platform.sync import filesystem_connector
 from upsert_platform.sync.binding import load
-from upsert_platform.sync.filesystem_connector import FilesystemConnector, FilesTable
+from upsert_platform.sync.filesystem_connector import FilesTable, FilesystemConnector
 from upsert_platform_tests.sql.reading import one_table
 
 COLUMNS = "key BIGINT, `value` VARCHAR"
@@ -121,8 +121,11 @@ def test_files_are_of_bounded_size_unpacked(tmp_path: Path, monkeypatch: pytest.
 
 def test_nulls_of_not_null_columns_are_named_by_their_line(tmp_path: Path) -> None:
     (tmp_path / "side.json").write_text('{"key":1,"value":"a"}\n\n{"key":2}\n')
-    with pytest.raises(DestinationError, match=r"side.json:3: column 'value' is declared NOT NULL, and this record has"):
+    with pytest.raises(
+        DestinationError, match=r"side.json:3: column 'value' is declared NOT NULL, and this record has"
+    ):
         _rows(tmp_path / "side.json", "key BIGINT, `value` STRING NOT NULL", format="json")
+    assert _rows(tmp_path / "side.json", "key BIGINT, `value` STRING NOT NULL", format="json", **JSON) == [(1, "a")]
 
 
 def test_values_of_masked_columns_are_not_shown(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Lookup(OverOne):
     """Every row with the row of a table that has its key: as that was when the row arrived, and never again.
 
-    A key has at most one row (`LookupRows` is for tables of which that is not known), so the rows are told apart as those of the input are.
+    A key has at most one row, so the rows are told apart as those of the input are; `LookupRows` is of tables that may
+    have several.
 
     Attributes:
         table: that rows are found in; its changes are not followed.

@@ -39,7 +39,7 @@ from upsert_platform.sql.session_settings import STATE_TTL
 
 _LATEST: Final = (
     "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
-    " Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an upsert"
+    " table of files or of a database, or the column of the left table's WATERMARK and finds versions of an upsert"
     " topic; a plain JOIN with a topic follows the changes of both sides"
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")

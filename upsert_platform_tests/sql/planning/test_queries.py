@@ -266,7 +266,7 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id FROM users EXCEPT SELECT page FROM views", "EXCEPT: column 'id' is INT NOT NULL and STRING"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
-         " of a Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an"
+         " of a table of files or of a database, or the column of the left table's WATERMARK and finds versions of an"
          " upsert topic; a plain JOIN with a topic follows the changes of both sides"),
         ("SELECT u.id, d.b FROM users AS u JOIN dim FOR SYSTEM_TIME AS OF u.seen AS d ON u.id = d.a AND d.k = 'x'",
          "FOR SYSTEM_TIME AS OF takes a column of processing time"),
