@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -95,6 +96,15 @@ def test_a_path_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "side.csv").write_text("1,a\n")
     monkeypatch.chdir(tmp_path)
     assert _rows("side.csv") == [(1, "a")]
+
+
+def test_diagnostics_read_the_files_themselves(tmp_path: Path) -> None:
+    (tmp_path / "side.csv").write_text("1,a\n")
+    with _table(tmp_path / "side.csv").open() as find:
+        found = pa.Table.from_batches(find(pa.table({"key": [1]})))
+    assert found.to_pylist() == [{"key": 1, "value": "a"}]
+    with pytest.raises(DestinationError, match="there is no such file"), _table(tmp_path / "nothing.csv").open():
+        pass
 
 
 @pytest.mark.parametrize("name", ["missing.csv", "empty"])
