@@ -81,7 +81,7 @@ LIGHT = (
     "sync.binding", "sync.query_hop", "sync.connectors", "sync.changelog_hop", "sync.destination_hop", "sync.replay",
     "sync.replay_refused", "sync.peek", "sync.send", "sync.shown_rows", "cli.peek", "cli.send",
     "cli.stream", "sync.streaming.loop", "sync.streaming.metrics_page",
-    "cli.look_beside", "sync.looks", "sync.standing", "sync.project_hops",
+    "sync.filesystem_connector", "cli.look_beside", "sync.looks", "sync.standing", "sync.project_hops",
     "cli.run", "cli.discover", "cli.query", "sync.ad_hoc", "sync.relations", "sync.destination_rows",
     "cli.reset", "sync.reset", "changelog.set_aside",
     "cli.erase", "sync.erase", "sync.erasures", "sync.erased_key", "sync.erased_elsewhere", "changelog.erasure",

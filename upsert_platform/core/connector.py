@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
@@ -93,6 +93,8 @@ class Connector(ABC):
         pipeline_options: of a table that an ingestion pipeline writes; None where it cannot.
         pipeline_type: the ``type`` of a pipeline's sink that stands for it; its name if empty.
         tells_before: tables need to know what rows were before a change, so that inserts into them are kept-up queries.
+        read_instead: reason and remedy for an INSERT INTO that reads a table of a connector that cannot be read. Empty:
+            the message lists the connectors that can.
         written_instead: reason and remedy for an INSERT INTO a table of a connector that writes none. Empty: the
             message lists the connectors that write.
     """
@@ -113,6 +115,7 @@ class Connector(ABC):
     pipeline_options: ClassVar[Mapping[str, str] | None] = None
     pipeline_type: ClassVar[str] = ""
     tells_before: ClassVar[bool] = False
+    read_instead: ClassVar[str] = ""
     written_instead: ClassVar[str] = ""
 
     @abstractmethod
@@ -172,12 +175,44 @@ class KeyReader(ABC):
         """
 
 
+class WholeTable(KeyReader):
+    """A small table without a look-up of its own: each batch reads it once, as a whole, and finds rows in what it read.
+
+    The process that plans the batch reads it, so it need not be reached from Spark's workers.
+    """
+
+    @abstractmethod
+    def rows(self) -> pa.Table:
+        """All rows of the table as it is now, in declared columns and types.
+
+        Raises:
+            DestinationError: the table is missing, too large, or its rows cannot be read as declared.
+            EndpointError: no answer, or credentials refused.
+        """
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[pa.Table], Iterator[pa.RecordBatch]]]:
+        """Reads the table; every question is answered by all rows."""
+        table = self.rows()
+        yield lambda keys: iter(table.to_batches())
+
+
 class Searchable(Connector):
-    """A connector in whose tables queries find rows by their keys."""
+    """A connector in whose tables queries find rows by their keys.
+
+    Attributes:
+        finds_by_any: rows are found by whatever columns a statement sets equal to others, so a table needs no primary
+            key; of one without it a row may find several.
+    """
+
+    finds_by_any: ClassVar[bool] = False
 
     @abstractmethod
     def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
-        """Checks a table with a primary key: what reads it, or None when there are errors, and everything found."""
+        """Checks a table: what reads it, or None when there are errors, and everything found.
+
+        The table has a primary key unless the connector `finds_by_any`.
+        """
 
 
 class Writable(Connector, Generic[Checked]):

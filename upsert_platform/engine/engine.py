@@ -14,6 +14,7 @@ from upsert_platform.changelog.accounting import RangeAccount
 from upsert_platform.changelog.data_files import DataFile, file_system, write_files
 from upsert_platform.changelog.store import ChangelogStore, Head, LiveFile, Positions
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.connector import WholeTable
 from upsert_platform.core.errors import ChangelogError
 from upsert_platform.core.plan import now_in_milliseconds
 from upsert_platform.engine.store import PLAN, QueryStore
@@ -211,6 +212,7 @@ def advance(
     head = plan.head if plan.head is not None else store.create()
     batch = _Batch(store, head, plan, runner, lookups or {})
     try:
+        batch.hold_tables()
         seconds = [batch.run(batch.times.at(stage, batch.tally)) for stage in batch.stages]
         batch.let_go_of_idle()
         account = account_file(store, batch.read, batch.written, number=head.batch + 1)
@@ -256,7 +258,7 @@ class _Batch:
         self.store = store
         self.plan = plan
         self.runner = runner
-        self.lookups = lookups
+        self.lookups = dict(lookups)
         self.number = head.batch + 1
         self.attempt = uuid.uuid4().hex
         self.buckets, self.state = store.layout()
@@ -289,6 +291,18 @@ class _Batch:
         removed = set(self.removed)
         kept = sum(file.size for files in self.state.values() for file in files if file.path not in removed)
         return kept + sum(item.size for item in self.added if item.least_kind == KIND_STATE)
+
+    def hold_tables(self) -> None:
+        """Reads the tables that are looked into as a whole, so that all tasks find the same rows.
+
+        Raises:
+            DestinationError, EndpointError: one of them cannot be read.
+        """
+        from upsert_platform.engine.held_rows import hold
+
+        for name, reader in self.lookups.items():
+            if isinstance(reader, WholeTable):
+                self.lookups[name] = hold(reader, self.store.location, attempt=self.attempt)
 
     def run(self, stage: Stage) -> float:
         """Runs a stage; seconds that it took."""

@@ -20,6 +20,7 @@ from upsert_platform.core.plan import (
     GroupJoin,
     Join,
     Lookup,
+    LookupRows,
     Materialize,
     Merge,
     Node,
@@ -129,7 +130,8 @@ def _told(node: Node) -> str:
         case Lookup():
             on = " AND ".join(f"{key} = {name}" for name, key in node.on)
             what = "or nulls" if node.padded else "and none without"
-            return f"find the row of {node.table} with {on} as rows arrive, {what}"
+            found = "every row" if isinstance(node, LookupRows) else "the row"
+            return f"find {found} of {node.table} with {on} as rows arrive, {what}"
         case Unnest():
             left = ", or nulls" if node.padded else ""
             return f"unnest {node.column}: a row per element{left}"

@@ -22,7 +22,7 @@ from upsert_platform.mysql.options import MySqlCdcSettings, MySqlSource
 from upsert_platform.reference import texts
 from upsert_platform.reference.rows import Row, Section, settings_rows
 from upsert_platform.sql import session_settings
-from upsert_platform.sync.connectors import CONNECTORS, readable, writable
+from upsert_platform.sync.connectors import CONNECTORS, readable, searchable, writable
 from upsert_platform.tablestore.connect.failure_options import FailureSettings
 from upsert_platform.tablestore.connect.options import ConnectSettings
 from upsert_platform.tablestore.options import TablestoreSettings
@@ -71,7 +71,10 @@ def all_sections() -> Iterator[Section]:
 def _about(connector: str) -> str:
     """Return the uses of a connector's tables: read, write, or both."""
     uses = [use for use, connectors in (("read", readable()), ("written", writable())) if connector in connectors]
-    told = f"Tables of this connector are {' and '.join(uses)}." if uses else "No insert can use such a table yet."
+    alone = (
+        "Lookup joins alone read such a table." if connector in searchable() else "No insert can use such a table yet."
+    )
+    told = f"Tables of this connector are {' and '.join(uses)}." if uses else alone
     return f"{CONNECTORS[connector].about or texts.CONNECTORS[connector]} {told}"
 
 

@@ -330,10 +330,11 @@ def _source(table: Table, problems: list[Problem]) -> Source | None:
         problems.append(unknown_connector(table))
         return None
     if not isinstance(connector, Readable):
+        remedy = connector.read_instead or f"readable are: {', '.join(readable())}"
         problems.append(
             Problem(
                 f"table '{table.name}' is read by an INSERT INTO, but connector '{table.connector}' is not readable;"
-                f" readable are: {', '.join(readable())}",
+                f" {remedy}",
                 table.options.location("connector") or table.location,
             )
         )
@@ -354,6 +355,10 @@ def _key_reader(table: Table, problems: list[Problem]) -> KeyReader | None:
                 table.options.location("connector") or table.location,
             )
         )
+        return None
+    if not table.primary_key and not connector.finds_by_any:
+        message = f"rows of '{table.name}' are found by its PRIMARY KEY: declare one"
+        problems.append(Problem(message, table.location))
         return None
     reader, found = connector.key_reader(table)
     problems.extend(found)

@@ -21,6 +21,7 @@ from upsert_platform.maxcompute.connector import MaxComputeConnector
 from upsert_platform.mysql.connector import MySqlCdcConnector
 from upsert_platform.postgres.connector import HologresConnector, PostgresConnector
 from upsert_platform.sync.connect_connector import ConnectConnector, ConnectTarget
+from upsert_platform.sync.filesystem_connector import FilesystemConnector
 from upsert_platform.sync.other_connectors import ELSEWHERE
 from upsert_platform.tablestore.connector import TablestoreConnector
 
@@ -39,6 +40,7 @@ CONNECTORS: Final[dict[str, Connector]] = {
         DatagenConnector(),
         ValuesConnector(),
         MySqlCdcConnector(),
+        FilesystemConnector(),
     )
 }
 

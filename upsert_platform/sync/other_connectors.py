@@ -14,8 +14,6 @@ ELSEWHERE: Final = {
     "jdbc": "as a target, 'connector' = 'postgres' takes the same options for PostgreSQL; for other databases, write an"
     " upsert-kafka topic that Kafka Connect's JDBC sink reads; as a source, 'connector' = 'mysql-cdc' follows MySQL and"
     " MariaDB",
-    "filesystem": "as a target, every changelog is a Delta Lake table that others read; as a source, send the files'"
-    " rows to a topic (`upsert-platform send`)",
     "elasticsearch": f"{_READ_ON} (Kafka Connect's Elasticsearch sink)",
     "opensearch": f"{_READ_ON} (Kafka Connect's OpenSearch sink)",
     "hive": "MaxCompute tables are written by 'connector' = 'maxcompute'; other engines read the changelogs, which are"

@@ -2,8 +2,9 @@
 
 `FLINK_SQL` carries out a file of Flink SQL, CREATEs and then one INSERT, and finds the Kafka connector by itself.
 `NEXMARK_QUERIES` chooses queries, as q3,q4; `NEXMARK_EVENTS` says how many events, and `NEXMARK_SEED` which. Both jobs
-read the same topic, in turn; their final values have to be equal before a time counts. Then more events come, and each
-query has another run: what a run takes that finds a few events behind many.
+read the same topic, in turn; their final values have to be equal before a time counts. For q14 `PEERS_HOME` names a
+folder with Flink's jars at any depth, against which its function is compiled. Then more events come, and each query has
+another run: what a run takes that finds a few events behind many.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import tempfile
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -29,7 +32,7 @@ from upsert_platform_tests.bench.command import timed_flink
 from upsert_platform_tests.bench.jobs import _declare, _job
 from upsert_platform_tests.bench.kafka import create_topic, send
 from upsert_platform_tests.bench.measure import row, watch_memory
-from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmark, events_table
+from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, START, Nexmark, events_table, prepare
 from upsert_platform_tests.referee.judging import latest, records_of
 
 EVENTS = 5_000_000
@@ -46,6 +49,7 @@ _ADDED_KEYS: Final = {
     **dict.fromkeys(("q0", "q1", "q10"), "auction, bidder, `dateTime`"),
     **dict.fromkeys(("q21", "q22"), "auction, bidder, price"),
     "q2": "auction, price",
+    "q14": "auction, bidder, bidTime",
 }
 """Of the sinks of queries that only add rows: a topic without keys would take a row twice after a failure."""
 _TIES: Final = {"q19": ("auction", "rank_number", "price")}
@@ -84,9 +88,16 @@ def _measured(folder: Path, servers: str, name: str, count: int, size: int) -> d
     query = with_key(name)
 
     def script(target: str, *, bounded: bool) -> str:
-        return _script(query, servers, target, bounded=bounded)
+        beside = query.beside_in_flink if bounded else query.beside
+        text = beside.format(folder=folder / name / "project")
+        return f"{text}\n{_script(query, servers, target, bounded=bounded)}"
 
-    return measured("nexmark", folder, servers, name, script, rows=count, bytes_per_event=size)
+    def lay_beside(project: Path) -> None:
+        prepare(project)
+        if "FLINK_SQL" in os.environ and "JAR" in query.beside_in_flink:
+            _compile(project / "nexmark.jar")
+
+    return measured("nexmark", folder, servers, name, script, lay_beside, rows=count, bytes_per_event=size)
 
 
 def with_key(name: str) -> Nexmark:
@@ -100,6 +111,7 @@ def measured(
     servers: str,
     name: str,
     script: Callable[..., str],
+    lay_beside: Callable[[Path], None] = lambda _: None,
     *,
     recomputed: Counter[str] | None = None,
     goal: str = ">= 1.5 each, >= 2 over all; < 4 GB",
@@ -109,12 +121,14 @@ def measured(
 
     Args:
         script: makes the statements, of the topic that is written and of whether the sources end (`bounded`).
+        lay_beside: lays what they name into the project's folder.
         recomputed: the rows that the topic has to hold in the end, as `shown` gives them; only Flink's if left out.
     """
     for side in ("ours", "flink"):
         settings = {"cleanup.policy": "compact", "retention.ms": "-1"}
         create_topic(servers, f"{name}-{side}", partitions=PARTITIONS, config=settings)
     _declare(folder / name, script(f"{name}-ours", bounded=False))
+    lay_beside(folder / name / "project")
     with watch_memory() as peak:
         ours, cpu = _job(folder / name)
     theirs = 0.0
@@ -148,6 +162,18 @@ def measured(
         messages=messages,
         **more,
     )
+
+
+def _compile(jar: Path) -> None:
+    """Compile the function that q14 calls in Flink, into a jar of its own."""
+    (tables, *_) = Path(os.environ["PEERS_HOME"]).rglob("flink-table-api-java-uber-*.jar")
+    source, classes = Path(__file__).with_name("CountChar.java"), jar.with_suffix("")
+    command = ["javac", "--release", "11", "-cp", str(tables), "-d", str(classes), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    with zipfile.ZipFile(jar, "w") as packed:
+        for file in classes.rglob("*.class"):
+            packed.write(file, file.relative_to(classes))
 
 
 def _script(query: Nexmark, servers: str, target: str, *, bounded: bool) -> str:

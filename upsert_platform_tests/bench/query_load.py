@@ -14,12 +14,14 @@ import pyarrow as pa
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.data_files import DataFile, write_files
 from upsert_platform.changelog.store import ChangelogStore, Positions
+from upsert_platform.core.connector import KeyReader
 from upsert_platform.core.model import Table
 from upsert_platform.core.plan import Query
 from upsert_platform.engine.engine import QueryBatch, advance, plan_batch
 from upsert_platform.engine.runners import Runner
 from upsert_platform.engine.store import QueryStore
 from upsert_platform.sql.variables import Variables
+from upsert_platform.sync.connectors import searchable
 from upsert_platform_tests.sql.reading import read_scripts
 
 _PART = 1_000_000
@@ -41,6 +43,7 @@ class Load:
         self.query: Query = insert.query
         self.tables: dict[str, Table] = dict(scripts.tables)
         self.runner = runner
+        self.lookups = {name: self._reader(name) for name in self.query.lookups}
         self.folder = folder / uuid.uuid4().hex
         self.inputs = {
             name: ChangelogStore(
@@ -51,6 +54,11 @@ class Load:
         self.store = QueryStore(str(self.folder / "query"), self.query)
         self.offset = 0
         self.kept: dict[str, list[pa.Table]] = {name: [] for name in self.query.tables}
+
+    def _reader(self, name: str) -> KeyReader:
+        reader, problems = searchable()[self.tables[name].connector].key_reader(self.tables[name])
+        assert reader is not None, problems
+        return reader
 
     def append(self, name: str, columns: dict[str, Any], *, deletes: np.ndarray | None = None) -> None:
         """Commits a batch of rows.
@@ -141,7 +149,7 @@ class Load:
         """Computes everything that is new."""
         done: list[QueryBatch] = []
         while (plan := plan_batch(self.store, self.inputs)).is_due:
-            batch = advance(self.store, plan, runner=self.runner, run="bench")
+            batch = advance(self.store, plan, runner=self.runner, run="bench", lookups=self.lookups)
             assert batch is not None
             done.append(batch)
         return done

@@ -2,7 +2,8 @@
 
 Of 50 events one is a person, three are auctions and 46 bids; half the bids go to one auction. A millisecond passes
 between two events, so no two bids share a time. Queries are those of the benchmark's suite for Flink; a sink has a key
-where rows change. q6 cannot be run by Flink, q13 finds rows of a file, and q14 calls a function of the suite's own.
+where rows change. q6 cannot be run by Flink. q13 finds rows of a file, and q14 calls a function of the suite's own:
+`prepare` puts both into a project's folder.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+
+from upsert_platform_tests.engine import nexmark_functions
 
 START: Final = datetime(2026, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
 PERSON: Final = {
@@ -77,12 +81,15 @@ class Nexmark:
         columns: of its sink.
         key: of its sink; empty where rows are only added.
         flink, duckdb: the query in the words of either; the same if `duckdb` is empty.
+        beside: what else it declares here, and `beside_in_flink` there; ``{folder}`` is that of `prepare`.
     """
 
     columns: str
     key: str
     flink: str
     duckdb: str = ""
+    beside: str = ""
+    beside_in_flink: str = ""
 
     def target(self, options: str) -> str:
         """The sink."""
@@ -95,6 +102,8 @@ class Nexmark:
         return (self.duckdb or self.flink).replace("`", '"')
 
 
+SIDE_ROWS: Final = 10_000
+"""Of the file in which q13 finds rows; its keys begin with 0."""
 _BID = "auction BIGINT, bidder BIGINT, price BIGINT"
 _TIME = "`dateTime` TIMESTAMP(3)"
 _PRICES = ("price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000")
@@ -173,6 +182,13 @@ _WIDE = (
     " auction AS"
     " A ON B.auction = A.id WHERE A.category = 10"
 )
+_SIDE = "CREATE TABLE side_input (key BIGINT, `value` VARCHAR)"
+_SIDE_FILE = "side_input.txt"
+_COUNTED = (
+    "SELECT auction, bidder, 0.908 * price, CASE WHEN HOUR(`dateTime`) >= 8 AND HOUR(`dateTime`) <= 18 THEN 'dayTime'"
+    " WHEN HOUR(`dateTime`) <= 6 OR HOUR(`dateTime`) >= 20 THEN 'nightTime' ELSE 'otherTime' END, `dateTime`, extra,"
+    " {} FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000"
+)
 _OFTEN = "COUNT(*), {1}, MIN(price), MAX(price), {2}, {3} FROM bid GROUP BY auction, {0}"
 _TUMBLED = {name: _tumble(name) for name in TABLES}
 
@@ -230,6 +246,23 @@ QUERIES: Final = {
         " INTERVAL"
         " '10' SECOND)) GROUP BY bidder, window_start, window_end",
     ),
+    "q13": Nexmark(
+        f"{_BID}, {_TIME}, `value` STRING", "auction, bidder, `dateTime`",
+        "SELECT B.auction, B.bidder, B.price, B.`dateTime`, S.`value` FROM (SELECT *, PROCTIME() AS p_time FROM bid) B"
+        " JOIN side_input FOR SYSTEM_TIME AS OF B.p_time AS S ON mod(B.auction, 10000) = S.key",
+        "SELECT B.auction, B.bidder, B.price, B.`dateTime`, S.`value` FROM bid B JOIN (SELECT i AS key, 'side ' || i AS"
+        f" `value` FROM range({SIDE_ROWS}) t(i)) S ON B.auction % 10000 = S.key",
+        f"{_SIDE} WITH ('connector' = 'filesystem', 'path' = '{{folder}}/{_SIDE_FILE}', 'format' = 'csv');",
+        f"{_SIDE} WITH ('connector.type' = 'filesystem', 'connector.path' = 'file://{{folder}}/{_SIDE_FILE}',"
+        " 'format.type' = 'csv');",
+    ),
+    "q14": Nexmark(
+        "auction BIGINT, bidder BIGINT, price DECIMAL(23, 3), bidTimeType STRING, bidTime TIMESTAMP(3), extra STRING,"
+        " c_counts BIGINT", "",
+        _COUNTED.format("count_char(extra, 'c')"), _COUNTED.format("len(extra) - len(replace(extra, 'c', ''))"),
+        "CREATE FUNCTION count_char AS 'nexmark_functions.count_char' LANGUAGE PYTHON;",
+        "CREATE FUNCTION count_char AS 'nexmark.CountChar' LANGUAGE JAVA USING JAR '{folder}/nexmark.jar';",
+    ),
     "q15": Nexmark(
         f"`day` STRING, {_COUNTS}", "`day`",
         *(f"SELECT {day}, COUNT(*), {_RANKS}, {_DISTINCT} FROM bid GROUP BY {day}" for day in _DAY),
@@ -280,6 +313,13 @@ CLOCKED: Final = "CREATE VIEW clocked AS SELECT *, PROCTIME() AS p_time FROM bid
 """What q12 reads."""
 
 
+def prepare(folder: Path) -> None:
+    """Write the file in which q13 finds rows, and the module with the function that q14 calls."""
+    (folder / _SIDE_FILE).write_text("".join(f"{key},side {key}\n" for key in range(SIDE_ROWS)), "utf-8")
+    module = Path(nexmark_functions.__file__)
+    (folder / module.name).write_text(module.read_text("utf-8"), "utf-8")
+
+
 def events(count: int, seed: int = 1) -> dict[str, dict[str, Any]]:
     """Columns of the rows of each table, in the order of their times, with the number of each event as `_at`."""
     rng = random.Random(seed)
@@ -304,7 +344,9 @@ def events(count: int, seed: int = 1) -> dict[str, dict[str, Any]]:
             channel = rng.choice(["Google", "Facebook", "Baidu", "Apple", "channel-1", "channel-2"])
             price, tail = int(10 ** (rng.random() * 6) * 100), rng.choice(["", "&channel_id=77"])
             url = f"https://www.nexmark.com/a/{at % 7}/item.htm?query=1{tail}"
-            found["bid"].append((max(auction, 1000), bidder, price, channel, url, moment, "z"))
+            found["bid"].append(
+                (max(auction, 1000), bidder, price, channel, url, moment, ("z", "c", "", "cc c")[at % 4])
+            )
     columns = {}
     for name, kinds in TABLES.items():
         arrays = list(zip(*found[name], strict=True))

@@ -19,7 +19,16 @@ from upsert_platform.sql.evaluation import flink_sql, prepared
 from upsert_platform.sql.variables import Variables
 from upsert_platform_tests.bench.query_load import Load
 from upsert_platform_tests.campaign import first_of
-from upsert_platform_tests.engine.nexmark import CLOCKED, QUERIES, TABLES, events, events_table, tables, upsert_tables
+from upsert_platform_tests.engine.nexmark import (
+    CLOCKED,
+    QUERIES,
+    TABLES,
+    events,
+    events_table,
+    prepare,
+    tables,
+    upsert_tables,
+)
 from upsert_platform_tests.sql.reading import read_scripts
 
 if TYPE_CHECKING:
@@ -32,19 +41,29 @@ UPSERT = (
 )
 COUNT = 3000
 _ALL_COLUMNS = 'price DESC, auction, bidder, channel, url, "dateTime", extra)'
-ONE_ROW = ("q0", "q1", "q2", "q10", "q21", "q22")
+ONE_ROW = ("q0", "q1", "q2", "q10", "q14", "q21", "q22")
 """Queries that look at one row at a time."""
 
 
-def _insert(name: str, sources: str) -> str:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a project with what some queries find beside their statements."""
+    found = tmp_path_factory.mktemp("project")
+    prepare(found)
+    return found
+
+
+def _insert(name: str, sources: str, folder: Path) -> str:
     query = QUERIES[name]
     target = query.target(UPSERT if query.key else KAFKA)
-    return f"{sources}\n{CLOCKED}\n{target}\nINSERT INTO target {query.flink};"
+    return f"{sources}\n{CLOCKED}\n{query.beside.format(folder=folder)}\n{target}\nINSERT INTO target {query.flink};"
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_all_queries_are_planned_over_the_topic_of_all_events(name: str) -> None:
-    scripts, problems = read_scripts({"n.sql": _insert(name, events_table(KAFKA))}, Variables({}, {}, {}))
+def test_all_queries_are_planned_over_the_topic_of_all_events(name: str, folder: Path) -> None:
+    scripts, problems = read_scripts(
+        {str(folder / "n.sql"): _insert(name, events_table(KAFKA), folder)}, Variables({}, {}, {})
+    )
     assert [item.message for item in problems if item.severity == "error"] == []
     (insert,) = scripts.inserts
     assert (insert.query is None) is (name in ONE_ROW)
@@ -57,8 +76,10 @@ def _parts(columns: dict[str, Any], pieces: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", first_of((name for name in QUERIES if name not in (*ONE_ROW, "q12")), every=2))
-def test_results_over_added_rows_equal_those_of_a_database(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    load = Load(tmp_path, _insert(name, tables(KAFKA)), LocalRunner(lambda: prepared(spark)))
+def test_results_over_added_rows_equal_those_of_a_database(
+    name: str, spark: SparkSession, tmp_path: Path, folder: Path
+) -> None:
+    load = Load(tmp_path, _insert(name, tables(KAFKA), folder), LocalRunner(lambda: prepared(spark)))
     given = {table: _parts(columns, 3) for table, columns in events(COUNT).items()}
     for at in range(3):
         for table in load.query.tables:
@@ -69,10 +90,10 @@ def test_results_over_added_rows_equal_those_of_a_database(name: str, spark: Spa
 
 @pytest.mark.parametrize("name", [name for name in QUERIES if name not in (*ONE_ROW, "q12")])
 def test_results_over_upserts_and_deletes_equal_those_of_a_database(
-    name: str, spark: SparkSession, tmp_path: Path
+    name: str, spark: SparkSession, tmp_path: Path, folder: Path
 ) -> None:
     """Every third row of a batch is written anew with another's values, and every fifth is deleted."""
-    load = Load(tmp_path, _insert(name, upsert_tables(UPSERT)), LocalRunner(lambda: prepared(spark)))
+    load = Load(tmp_path, _insert(name, upsert_tables(UPSERT), folder), LocalRunner(lambda: prepared(spark)))
     given = {table: _parts(_with_numbers(table, columns), 2) for table, columns in events(COUNT).items()}
     for at in range(2):
         for table in load.query.tables:
@@ -100,13 +121,15 @@ def _of_upserts(name: str) -> str:
     return judged.replace('price DESC, "dateTime")', _ALL_COLUMNS) if name == "q19" else judged
 
 
-def test_queries_of_one_row_equal_those_of_a_database(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_of_one_row_equal_those_of_a_database(spark: SparkSession, folder: Path) -> None:
     table = pa.table(events(COUNT)["bid"])
     spark.createDataFrame(table.to_pandas()).createOrReplaceTempView("nexmark_bid")
     connection = duckdb.connect()
     connection.register("bid", table)
     for name in ONE_ROW:
-        scripts, problems = read_scripts({"n.sql": _insert(name, tables(KAFKA))}, Variables({}, {}, {}))
+        scripts, problems = read_scripts(
+            {str(folder / "n.sql"): _insert(name, tables(KAFKA), folder)}, Variables({}, {}, {})
+        )
         assert not [item for item in problems if item.severity == "error"]
         (insert,) = scripts.inserts
         where = f" WHERE {insert.predicate}" if insert.predicate else ""
@@ -120,11 +143,11 @@ def test_queries_of_one_row_equal_those_of_a_database(spark: SparkSession, tmp_p
 
 @pytest.mark.parametrize("workers", [False, True])
 def test_processing_time_windows_are_those_of_the_batch(
-    workers: bool, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: bool, spark: SparkSession, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No stage passes through Spark SQL; a later batch of the same ten seconds adds to the counts."""
     runner = SparkRunner(lambda: spark) if workers else LocalRunner()
-    load = Load(tmp_path, _insert("q12", tables(KAFKA)), runner)
+    load = Load(tmp_path, _insert("q12", tables(KAFKA), folder), runner)
     assert not any(stage.needs_spark for stage in load.store.stages())
     monkeypatch.setattr(engine, "_FEW_ROWS", 200)
     parts = _parts(events(COUNT)["bid"], 3)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from upsert_platform.core.connector import Readable, Writable
+from upsert_platform.core.connector import Readable, Searchable, Writable
 from upsert_platform.core.errors import DeclarationError
 from upsert_platform.graph.project_component import UpsertProjectComponent
 from upsert_platform.graph.resources import KafkaResource, MaxComputeResource, PlatformResource, TablestoreResource
@@ -65,7 +65,7 @@ def test_every_connector_says_what_it_is(name: str) -> None:
     connector = CONNECTORS[name]
     assert connector.name == name
     assert connector.endpoint in ("kafka", "tablestore", "maxcompute", "mysql", "postgres", "none")
-    assert isinstance(connector, Readable | Writable)
+    assert isinstance(connector, Readable | Writable | Searchable)
 
 
 def _table(name: str, topic: str, servers: str = "b:1") -> str:
@@ -136,6 +136,15 @@ def test_rows_are_found_in_tables_of_systems_that_find_them(tmp_path: Path) -> N
     with pytest.raises(
         DeclarationError, match=r"connector 'upsert-kafka' has no look-up by key.*tablestore, maxcompute"
     ):
+        platform(tmp_path).binding()
+
+
+def test_rows_of_a_server_are_found_by_its_primary_key(tmp_path: Path) -> None:
+    text = LOOKUPS.format(names="SELECT id, v FROM events", table="elsewhere")
+    (tmp_path / "lookups.sql").write_text(
+        text.replace("elsewhere (id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED)", "elsewhere (id INT, v STRING)")
+    )
+    with pytest.raises(DeclarationError, match="rows of 'elsewhere' are found by its PRIMARY KEY: declare one"):
         platform(tmp_path).binding()
 
 

@@ -18,7 +18,7 @@ from upsert_platform.core.plan.columns import (
     column,
 )
 from upsert_platform.core.plan.finals import Finals
-from upsert_platform.core.plan.lookup import Lookup
+from upsert_platform.core.plan.lookup import Lookup, LookupRows
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import (
     Aggregate,
@@ -68,6 +68,7 @@ __all__ = [
     "Key",
     "Keys",
     "Lookup",
+    "LookupRows",
     "Materialize",
     "Merge",
     "Native",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from upsert_platform.core.plan.columns import Expression
-from upsert_platform.core.plan.lookup import Lookup
+from upsert_platform.core.plan.lookup import Lookup, LookupRows
 from upsert_platform.core.plan.materialize import Materialize
 from upsert_platform.core.plan.operators import Aggregate, Arrivals, Filter, Join, Merge, Node, Project, Scan, Window
 from upsert_platform.core.plan.over import Over
@@ -47,6 +47,8 @@ def _is_unique(node: Node, known: Names) -> bool:
             return _met_in_full_join(node, known) or _is_unique(node.input, _inside(node, known))
         case Filter():
             return _is_unique(node.input, _following(node.input, known))
+        case LookupRows():
+            return False
         case Lookup() | TopN() | Session() | Over() | Temporal():
             return _is_unique(node.input, _following(node.input, known & _names(node.input)))
         case Window():

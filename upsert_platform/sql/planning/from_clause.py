@@ -39,7 +39,7 @@ from upsert_platform.sql.session_settings import STATE_TTL
 
 _LATEST: Final = (
     "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows of a"
-    " Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an upsert"
+    " table of files or of a database, or the column of the left table's WATERMARK and finds versions of an upsert"
     " topic; a plain JOIN with a topic follows the changes of both sides"
 )
 _CHANGES: Final = ("debezium", "canal", "maxwell", "ogg")
@@ -409,8 +409,6 @@ class FromClause(ABC):
         table = self.find(name)
         if not isinstance(table, Table) or name in self.common:
             raise self.fault(f"FOR SYSTEM_TIME AS OF takes a declared table, and '{name}' is not one", join)
-        if not table.primary_key:
-            raise self.fault(f"rows of '{name}' are found by its PRIMARY KEY: declare one", join)
         qualifiers = (join.this.alias,) if join.this.alias else (name, join.this.parts[-1].name)
         given = (left, named, table, qualifiers, self.names, self.first_line)
         if processing:

@@ -16,6 +16,7 @@ from upsert_platform.core.plan import (
     Filter,
     Join,
     Lookup,
+    LookupRows,
     Node,
     Over,
     Project,
@@ -75,7 +76,9 @@ def _processing_time() -> str:
 
 @dataclass
 class FindsRows(ABC):
-    """Plans a join in which each row of the left side finds at most one row of a table, by its key.
+    """Plans a join in which each row of the left side finds the row of a table that has its key.
+
+    Of a table without a primary key it finds every row that has the columns that ON sets equal.
 
     Args:
         left: the rows that arrive, with their columns in scope.
@@ -103,7 +106,7 @@ class FindsRows(ABC):
         """The rows with what they find.
 
         Args:
-            on: columns of the rows, each with the column of the table's key that it is equal to.
+            on: columns of the rows, each with the column of the table that it is equal to.
             padded: rows that find nothing stay.
         """
 
@@ -124,15 +127,28 @@ class FindsRows(ABC):
                 rest.append(part)
             else:
                 equal[found[0]] = (self.names.fresh("on"), found[1])
-        missing = [name for name in self.right.primary_key if name not in equal]
+        key = self.right.primary_key or tuple(equal)
+        if not key:
+            raise self.left_columns.fault(
+                f"rows of '{self.right.name}' are found by columns that are equal to others: ON needs an equality for"
+                " one of its columns",
+                join,
+            )
+        if kind == "left" and rest and not self.right.primary_key:
+            raise self.left_columns.fault(
+                f"LEFT JOIN with '{self.right.name}', of which a row may find several for it has no PRIMARY KEY, takes"
+                " equalities for its columns alone: write JOIN, or declare the PRIMARY KEY that tells its rows apart",
+                join,
+            )
+        missing = [name for name in key if name not in equal]
         if missing:
             raise self.left_columns.fault(
                 f"rows of '{self.right.name}' are found by its primary key ({', '.join(self.right.primary_key)}): ON"
                 f" needs an equality for {', '.join(missing)}",
                 join,
             )
-        given = [equal[name] for name in self.right.primary_key]
-        on = tuple((item.column or name, key) for (name, item), key in zip(given, self.right.primary_key, strict=True))
+        given = [equal[name] for name in key]
+        on = tuple((item.column or name, of_key) for (name, item), of_key in zip(given, key, strict=True))
         shaped = with_columns(self.left.node, [(item.column or name, item) for name, item in given])
         node = self.found(shaped, on, padded=kind == "left")
         scope = [*self.named, *padded(self.others, node)]
@@ -141,14 +157,19 @@ class FindsRows(ABC):
         return Relation(node, tuple((item.shown, item.field) for item in scope)), scope
 
     def _of_key(self, part: exp.Expr) -> tuple[str, Expression] | None:
-        """A column of the table's key and what it is equal to; None for another condition."""
+        """A column of the table's key and what it is equal to; None for another condition.
+
+        Any column may be one of a table without a primary key.
+        """
         if not isinstance(part, exp.EQ):
             return None
         for one, other in ((part.this, part.expression), (part.expression, part.this)):
             if not isinstance(other, exp.Column) or not self.left_columns.fits(one):
                 continue
             found = self.right_columns.find(other)
-            if found is None or found[1] or found[0].shown not in self.right.primary_key:
+            if found is None or found[1]:
+                continue
+            if self.right.primary_key and found[0].shown not in self.right.primary_key:
                 continue
             if any(True for _ in one.find_all(exp.Column)) and self.right_columns.fits(one):
                 continue
@@ -199,4 +220,5 @@ class LookupJoin(FindsRows):
 
     def found(self, rows: Node, on: Sequence[tuple[str, str]], *, padded: bool) -> Node:
         """The rows with those of the table."""
-        return Lookup(rows, self.right.name, self.columns, tuple(on), padded=padded)
+        lookup = Lookup if self.right.primary_key else LookupRows
+        return lookup(rows, self.right.name, self.columns, tuple(on), padded=padded)

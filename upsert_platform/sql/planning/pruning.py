@@ -103,7 +103,7 @@ def prune(node: Node, needed: Collection[str]) -> Node:
             key = min((sorted(names) for names in keys), key=len, default=[])
             inner = prune(node.input, {*needed, *key, *(name for name, _ in node.on)})
             columns_found = tuple(item for item in node.columns if item[0] in needed)
-            return Lookup(inner, node.table, columns_found, node.on, node.padded)
+            return replace(node, input=inner, columns=columns_found)
         case Materialize():
             return Materialize(prune(node.input, {*needed, *node.key}), node.key)
         case Finals():

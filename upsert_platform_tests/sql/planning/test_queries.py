@@ -266,7 +266,7 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
         ("SELECT id FROM users EXCEPT SELECT page FROM views", "EXCEPT: column 'id' is INT NOT NULL and STRING"),
         ("SELECT u.id, v.uid FROM users u JOIN views FOR SYSTEM_TIME AS OF u.seen AS v ON u.id = v.uid",
          "FOR SYSTEM_TIME AS OF takes a column of processing time (proc AS PROCTIME() in CREATE TABLE) and finds rows"
-         " of a Tablestore or MaxCompute table, or the column of the left table's WATERMARK and finds versions of an"
+         " of a table of files or of a database, or the column of the left table's WATERMARK and finds versions of an"
          " upsert topic; a plain JOIN with a topic follows the changes of both sides"),
         ("SELECT u.id, d.b FROM users AS u JOIN dim FOR SYSTEM_TIME AS OF u.seen AS d ON u.id = d.a AND d.k = 'x'",
          "FOR SYSTEM_TIME AS OF takes a column of processing time"),
@@ -278,8 +278,12 @@ def test_keys_are_found_through_operators(key: str, query: str) -> None:
          "rows of 'dim' are found by its primary key (a, k): ON needs an equality for a, k"),
         (f"SELECT u.id, d.b FROM {ARRIVING} JOIN dim FOR SYSTEM_TIME AS OF u.p AS d ON u.region = d.a AND d.k = 'x'",
          "key column 'a' of 'dim' is INT, what it is compared with STRING: write TRY_CAST(... AS INT)"),
-        (f"SELECT u.id, d.b FROM {ARRIVING} JOIN views FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.uid",
-         "rows of 'views' are found by its PRIMARY KEY: declare one"),
+        (f"SELECT u.id, d.secs FROM {ARRIVING} JOIN views FOR SYSTEM_TIME AS OF u.p AS d ON u.id < d.uid",
+         "rows of 'views' are found by columns that are equal to others: ON needs an equality for one of its columns"),
+        (f"SELECT u.id, d.secs FROM {ARRIVING} LEFT JOIN views FOR SYSTEM_TIME AS OF u.p AS d ON u.id = d.uid AND"
+         " d.secs > 1",
+         "LEFT JOIN with 'views', of which a row may find several for it has no PRIMARY KEY, takes equalities for its"
+         " columns alone: write JOIN, or declare the PRIMARY KEY that tells its rows apart"),
         ("SELECT uid, COUNT(*) FROM TABLE(SESSIONS(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY uid",
          "the table function SESSIONS is not supported; windows are TUMBLE, HOP, CUMULATE, SESSION"),
         ("SELECT uid, COUNT(*) FROM TABLE(HOP(TABLE views, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '3' MINUTE))"
