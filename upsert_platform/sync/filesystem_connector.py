@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileInfo, FileSystem
 
+_log = logging.getLogger(__name__)
 MOST_BYTES: Final = 64 << 20
 """Of the files of a table together, unpacked: every process that carries out tasks holds all rows."""
 _BLOCK: Final = 1 << 16
@@ -148,7 +150,7 @@ class FilesTable(WholeTable):
         return found
 
     def rows(self) -> pa.Table:
-        """All rows of the files as they are now; see `WholeTable.rows`."""
+        """All rows of the files as they are now; see `WholeTable.rows`. A warning counts records that are left out."""
         import pyarrow as pa
 
         from upsert_platform.formats.columns import schema_of
@@ -156,6 +158,7 @@ class FilesTable(WholeTable):
 
         decoder = build_decoder(self.format, self.columns, self.options)
         found: list[pa.RecordBatch] = []
+        left_out: list[str] = []
         for place, content in self._contents():
             records = iter(split_file(content, self._settings).items())
             while block := list(islice(records, _BLOCK)):
@@ -168,15 +171,25 @@ class FilesTable(WholeTable):
                         f" {reason}. Correct it, or let such records be passed over:"
                         f" '{self.format}.ignore-parse-errors' = 'true'"
                     )
-                found.append(self._whole(decoded, place, [line for line, _ in block]))
+                rows, without = self._whole(decoded, place, [line for line, _ in block])
+                found.append(rows)
+                left_out += [f"{place}:{block[at][0]}" for at in sorted({*decoded.errors, *without})]
+        if left_out:
+            _log.warning(
+                "table '%s': %d records that cannot be read are left out, the first at %s ('%s.ignore-parse-errors')",
+                *(self.name, len(left_out), left_out[0], self.format),
+            )
         return pa.Table.from_batches(found, schema_of(self.columns))
 
-    def _whole(self, decoded: Decoded, place: str, lines: list[int]) -> pa.RecordBatch:
+    def _whole(self, decoded: Decoded, place: str, lines: list[int]) -> tuple[pa.RecordBatch, set[int]]:
         """The rows that have a value in every column that is declared NOT NULL; one that has none cannot be read.
 
         Args:
             place: of the file.
             lines: of the records that were decoded.
+
+        Returns:
+            Those rows, and which of the records had others.
         """
         import pyarrow.compute as pc
 
@@ -193,7 +206,7 @@ class FilesTable(WholeTable):
                 )
             there = column.is_valid()
             rows, messages = rows.filter(there), messages.filter(there)
-        return rows
+        return rows, set(decoded.message.to_pylist()) - set(messages.to_pylist()) if rows is not decoded.rows else set()
 
     def _contents(self) -> Iterator[tuple[str, bytes]]:
         """The files with their bytes, unpacked where their names end as those of packed files do; by their names.

@@ -138,6 +138,16 @@ def test_nulls_of_not_null_columns_are_named_by_their_line(tmp_path: Path) -> No
     assert _rows(tmp_path / "side.json", "key BIGINT, `value` STRING NOT NULL", format="json", **JSON) == [(1, "a")]
 
 
+def test_records_that_are_left_out_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "t.csv").write_text("1,a\n1,a,z\nx,b\n2,c\n", "utf-8")
+    assert _rows(tmp_path / "t.csv", "key BIGINT NOT NULL, `value` VARCHAR", **CSV) == [(1, "a"), (2, "c")]
+    (warning,) = caplog.messages
+    assert warning == (
+        f"table 't': 2 records that cannot be read are left out, the first at {tmp_path}/t.csv:2"
+        " ('csv.ignore-parse-errors')"
+    )
+
+
 def test_values_of_masked_columns_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "side.csv").write_text("secret,a\n")
     with pytest.raises(DestinationError) as error:
