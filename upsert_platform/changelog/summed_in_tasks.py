@@ -150,7 +150,7 @@ class ExpectedRows:
             if not batch.num_rows:
                 continue
             if number >= probed_at:
-                changes, probed_at = self._changes(batch), 2 * number
+                changes, probed_at = changes or self._changes(batch), 2 * number
             if changes:
                 assert self.held is not None
                 (batch,) = self.held(iter([batch]))

@@ -140,8 +140,7 @@ def _may_need_escapes(array: pa.Array) -> bool:
     _, offsets, data = array.buffers()
     if data is None or not len(array):
         return False
-    width = np.int64 if pa.types.is_large_string(array.type) else np.int32
-    bounds = np.frombuffer(offsets, width)
+    bounds = np.frombuffer(offsets, np.int32)
     found = np.frombuffer(data, np.uint8)[bounds[array.offset] : bounds[array.offset + len(array)]]
     if not len(found):
         return False
