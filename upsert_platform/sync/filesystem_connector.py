@@ -72,7 +72,7 @@ class FilesystemConnector(Searchable):
     )
     read_instead = (
         "its files are read at the right of JOIN ... FOR SYSTEM_TIME AS OF alone, for they say nothing of changes. Send"
-        " their rows to a topic ('upsert-platform send') and read that"
+        " their rows to a topic ('upsert-platform send TABLE ...') and read that"
     )
     written_instead = (
         "files have no rows by key. Write 'upsert-kafka', whose topic a writer of files reads; every changelog is a"

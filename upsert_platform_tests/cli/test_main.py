@@ -97,7 +97,7 @@ def test_everything_wrong_is_told_at_once_in_the_order_of_the_lines(
         " [UP-1101]",
         "7: error: table 'other': connector 'tablestor' is not known; did you mean 'tablestore'?; known are:"
         " upsert-kafka, kafka, kafka-changes, tablestore, tablestore-connect, maxcompute, postgres, hologres, faker,"
-        " datagen, mysql-cdc [UP-1012]",
+        " datagen, mysql-cdc, filesystem [UP-1012]",
     ]
 
 

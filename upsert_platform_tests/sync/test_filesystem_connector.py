@@ -217,7 +217,7 @@ def _run(command: str, folder: Path, insert: str, key: str = "") -> tuple[int, s
             "INSERT INTO named SELECT place, name FROM side;",
             "table 'side' is read by an INSERT INTO, but connector 'filesystem' is not readable; its files are read at"
             " the right of JOIN ... FOR SYSTEM_TIME AS OF alone, for they say nothing of changes. Send their rows to a"
-            " topic ('upsert-platform send') and read that",
+            " topic ('upsert-platform send TABLE ...') and read that",
         ),
         (
             "INSERT INTO named SELECT o.id, s.name FROM orders o JOIN side s ON o.place = s.place;",
