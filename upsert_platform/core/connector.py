@@ -228,7 +228,7 @@ class Writable(Connector, Generic[Checked]):
 
     def fraction_digits(self, table: Table) -> int:
         """Return the number of fractional digits of a second that the table stores, if fewer than declared; 0 if all
-        are stored. Microseconds where a system has no other.
+        are stored. The default is microseconds.
         """
         return 6
 

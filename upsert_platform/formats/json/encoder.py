@@ -59,13 +59,13 @@ def json_objects(
     refusals: Refusals,
 ) -> pa.Array:
     """JSON objects of rows given by columns, as a string array without nulls."""
+    values = [_bare_values(array, kind, settings, refusals) for array, kind in zip(arrays, kinds, strict=True)]
     if settings.encode_ignore_null_fields:
-        return _objects_of_present(arrays, names, kinds, settings, refusals)
+        return _objects_of_present(names, [_quote(text) if quoted else text for text, quoted in values])
     pieces: list[pa.Array | pa.Scalar] = []
     constant = "{"  # what stands between two values, in one piece: every piece costs a copy's time
-    for place, (array, name, kind) in enumerate(zip(arrays, names, kinds, strict=True)):
+    for place, (name, (text, quoted)) in enumerate(zip(names, values, strict=True)):
         constant += f"{',' if place else ''}{quote_for_bytes(name)}:"
-        text, quoted = _bare_values(array, kind, settings, refusals)
         if text.null_count:
             text, quoted = pc.fill_null(_quote(text) if quoted else text, "null"), False
         mark = '"' if quoted else ""
@@ -74,17 +74,10 @@ def json_objects(
     return pc.binary_join_element_wise(*pieces, pa.scalar(constant + "}"), "")
 
 
-def _objects_of_present(
-    arrays: Sequence[pa.Array],
-    names: Sequence[str],
-    kinds: Sequence[LogicalType],
-    settings: JsonSettings,
-    refusals: Refusals,
-) -> pa.Array:
-    """As `json_objects`, without the fields that are null."""
+def _objects_of_present(names: Sequence[str], texts: Sequence[pa.Array]) -> pa.Array:
+    """JSON objects of the texts of values, without the fields that are null."""
     pieces: list[pa.Array] = []
-    for array, name, kind in zip(arrays, names, kinds, strict=True):
-        text = json_values(array, kind, settings, refusals)
+    for name, text in zip(names, texts, strict=True):
         member = pc.binary_join_element_wise(pa.scalar(f",{quote_for_bytes(name)}:"), text, "")
         pieces.append(pc.fill_null(member, ""))
     members = pc.replace_substring_regex(pc.binary_join_element_wise(*pieces, ""), "^,", "")

@@ -30,7 +30,7 @@ def send(
         records: keys and values.
         partition: that all go to; the one that follows from the key if None.
         timestamps: ms since 1970, NO_TIMESTAMP for the client's clock; None when that is meant of all.
-        on_delivery: the producer's own if None, which takes a quarter less time per record.
+        on_delivery: the producer's own if None, which takes less time per record.
         while_waiting: called whenever the queue is full.
     """
     more = {
