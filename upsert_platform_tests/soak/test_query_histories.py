@@ -22,7 +22,7 @@ import pytest
 from upsert_platform_tests.local.tablestore.server import ServerHandle
 from upsert_platform_tests.soak.query_histories import QUERIES, play
 
-pytestmark = [pytest.mark.soak, pytest.mark.timeout(3500)]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(10_000)]
 
 HISTORIES = 20_000
 PROCESSES = 2
