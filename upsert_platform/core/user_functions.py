@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, TypeVar
 
 from upsert_platform.core.types import LogicalType, TypeSyntaxError, parse_type
@@ -14,6 +17,8 @@ SIGNATURE: Final = "upsert_platform_signature"
 ASIDE, STOPS = "user_udf_", "user_query_udf_"
 """How the names begin under which Spark knows such functions: those that give a reason for rows without a value, and
 those that stop the query."""
+_INSTALLED: Final = {"site-packages", "dist-packages", "upsert_platform"}
+"""Folders of modules that are in the environment of workers."""
 _PLAIN: Final = re.compile(r"[a-z0-9]")
 _CALLED: Final = re.compile(rf"\b(?:{ASIDE}|{STOPS})[a-z0-9_]+(?=\()")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -132,3 +137,17 @@ def called_functions(text: str) -> dict[str, str]:
         shown = name.removeprefix(STOPS) if name.startswith(STOPS) else name.removeprefix(ASIDE)
         found[name] = re.sub(r"_([0-9a-f]+)_", lambda match: chr(int(match[1], 16)), shown)
     return found
+
+
+def is_below(module: ModuleType, folder: Path) -> bool:
+    """Return whether a module was loaded from a folder."""
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).resolve().is_relative_to(folder)
+
+
+def modules_beside(module: ModuleType) -> list[ModuleType]:
+    """Return the modules that were loaded from the folder of a module, itself among them, but for installed ones."""
+    levels = module.__name__.count(".") + (1 if getattr(module, "__path__", None) else 0)
+    folder = Path(module.__file__ or "").resolve().parents[levels]
+    below = [item for item in list(sys.modules.values()) if is_below(item, folder)]
+    return [item for item in below if not _INSTALLED & set(Path(item.__file__ or "").parts)]

@@ -28,7 +28,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
-_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group"})
+_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +218,8 @@ def _evaluated(native: Native, table: pa.Table, known: dict[Native, Any] | None)
             return pc.match_substring_regex(values[0], pattern=operands[1])
         case "group":
             return group_of(values[0], operands[1])
+        case "call":
+            return operands[0].of_columns(*values)
     raise AssertionError(operator)
 
 

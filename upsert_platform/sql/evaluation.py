@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.types import arrow_type, spark_type
-from upsert_platform.core.user_functions import SIGNATURE, STOPS, Signature, called_functions
+from upsert_platform.core.types import spark_type
+from upsert_platform.core.user_functions import called_functions
 from upsert_platform.sql.functions.json import CHECK, EXISTS, QUERY, VALUE
-from upsert_platform.sql.user_functions import is_below
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql import DataFrame, SparkSession
 
 _SETTINGS: Final = {
@@ -31,8 +25,6 @@ _SETTINGS: Final = {
     "spark.sql.legacy.codingErrorAction": "true",
     "spark.sql.storeAssignmentPolicy": "LEGACY",
 }
-_INSTALLED: Final = {"site-packages", "dist-packages", "upsert_platform"}
-"""Folders of modules that are in the environment of workers."""
 _FOUND: Final = "struct<value: string, fate: string>"
 
 
@@ -85,39 +77,23 @@ def _register_own(spark: SparkSession, text: str) -> None:
     called = called_functions(text)
     if not called:
         return
-    from pyspark import cloudpickle
     from pyspark.sql.functions import ArrowUDFType, arrow_udf
 
-    from upsert_platform.sql.user_batches import Batches
+    from upsert_platform.sql.user_batches import REASON, VALUE, Batches
 
     for name, target in called.items():
-        module = importlib.import_module(target.rpartition(".")[0])
-        function = getattr(module, target.rpartition(".")[2])
-        signature: Signature = getattr(function, SIGNATURE)
-        stops = name.startswith(STOPS)
-        kinds = tuple(arrow_type(kind) for kind in signature.arguments)
-        batches = Batches(function, target, kinds, arrow_type(signature.result), stops)
+        batches, signature = Batches.of(name, target)
 
         def batch(*columns: Any, batches: Batches = batches) -> Any:
             return batches(*columns)
 
         batch.__annotations__ = {}
         declared = spark_type(signature.result)
-        declared = declared if stops else f"struct<value: {declared}, reason: string>"
-        for item in _of_project(module):
-            cloudpickle.register_pickle_by_value(item)
+        declared = declared if batches.stops else f"struct<{VALUE}: {declared}, {REASON}: string>"
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="It is preferred to specify type hints")
             own = arrow_udf(batch, declared, ArrowUDFType.SCALAR)
             spark.udf.register(name, own if signature.deterministic else own.asNondeterministic())
-
-
-def _of_project(module: ModuleType) -> list[ModuleType]:
-    """The modules that were loaded from the folder of a module, itself among them, if it is not an installed one."""
-    levels = module.__name__.count(".") + (1 if getattr(module, "__path__", None) else 0)
-    folder = Path(module.__file__ or "").resolve().parents[levels]
-    below = [item for item in list(sys.modules.values()) if is_below(item, folder)]
-    return [item for item in below if not _INSTALLED & set(Path(item.__file__ or "").parts)]
 
 
 def _register(spark: SparkSession, text: str) -> None:

@@ -21,10 +21,10 @@ from sqlglot.errors import SqlglotError
 
 from upsert_platform.core.plan import Native, clock
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
-from upsert_platform.sql import native_texts
+from upsert_platform.sql import native_calls, native_texts
 from upsert_platform.sql.functions.times import CLOCKS
 from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type, as_decimal, whole_digits_of_product
-from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
+from upsert_platform.sql.rendered import BOOLEAN, INTEGERS, STRING, STRINGS
 
 _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
     exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -65,6 +65,8 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
     reading = next((form for parsed, form in _clocks() if parsed == node), None)
     if reading is not None:
         return reading
+    if native_calls.is_call(node):
+        return _call(node, columns)
     if isinstance(node, (exp.Column, exp.Dot)):
         return _column(node, columns)
     if isinstance(node, exp.Boolean):
@@ -133,6 +135,8 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
         case "field":
             row = type_of(native[1], columns)
             return next(item.type for item in row.fields if item.name == native[2]) if row is not None else None
+        case "call":
+            return native_calls.type_of_call(native[1])
         case "case":
             return type_of(native[2], columns)
         case "date format" | "part" | "group":
@@ -145,6 +149,16 @@ def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType |
                 return arithmetic_type("*", left, right)
             return left
     return None
+
+
+def _call(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
+    """A call of a function of the project."""
+    found = {}
+    for item in node.this.expressions if isinstance(node, exp.Dot) else node.expressions:
+        form = _native(item, columns)
+        if form is not None:
+            found[item] = form, type_of(form, columns) or BOOLEAN
+    return native_calls.native_call(node, found)
 
 
 def _column(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:

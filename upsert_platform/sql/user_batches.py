@@ -1,20 +1,33 @@
-"""Calls of users' functions over Arrow batches, for Spark's workers. Imports no module of the driver's."""
+"""Calls of users' functions over Arrow batches, in tasks. Imports no module of the driver's."""
 
 from __future__ import annotations
 
+import importlib
+import pickle
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
+from upsert_platform.core.errors import RecordError
+from upsert_platform.core.types import arrow_type
+from upsert_platform.core.user_functions import SIGNATURE, STOPS, Signature, modules_beside
+
 _MOST: Final = 500
 """Characters of a reason."""
+_ROWS: Final = 20_000
+"""Rows that a function is given at once at most: as many as a batch of Spark's has."""
+VALUE, REASON = "value", "reason"
+"""Fields of what a call gives that sets rows aside."""
 
 
 @dataclass(frozen=True)
 class Batches:
     """A function over Arrow arrays, whose failures are found row by row.
+
+    It can be pickled: the modules of the function's project go with it, which workers do not have.
 
     Attributes:
         target: ``module.function``, for messages.
@@ -28,6 +41,20 @@ class Batches:
     result: pa.DataType
     stops: bool
 
+    @classmethod
+    def of(cls, name: str, target: str) -> tuple[Self, Signature]:
+        """The calls of a function whose module is loaded, with its types.
+
+        Args:
+            name: by which Spark SQL calls it.
+            target: ``module.function``.
+        """
+        module, _, attribute = target.rpartition(".")
+        function = getattr(importlib.import_module(module), attribute)
+        signature: Signature = getattr(function, SIGNATURE)
+        kinds = tuple(arrow_type(kind) for kind in signature.arguments)
+        return cls(function, target, kinds, arrow_type(signature.result), name.startswith(STOPS)), signature
+
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """The values of rows."""
         given = [_cast(column, kind) for column, kind in zip(columns, self.arguments, strict=True)]
@@ -36,7 +63,22 @@ class Batches:
         if self.stops:
             return values
         reasons = pa.concat_arrays([reasons for _, reasons in parts]) if parts else pa.array([], pa.string())
-        return pa.StructArray.from_arrays([values, reasons], ["value", "reason"])
+        return pa.StructArray.from_arrays([values, reasons], [VALUE, REASON])
+
+    def of_columns(self, *columns: pa.ChunkedArray) -> pa.ChunkedArray:
+        """As a call, of the columns of a table."""
+        table = pa.table(list(columns), names=[str(place) for place in range(len(columns))]).combine_chunks()
+        found = [self(*batch.columns) for batch in table.to_batches(max_chunksize=_ROWS)]
+        return pa.chunked_array(found or [self(*(pa.array([], kind) for kind in self.arguments))])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from pyspark import cloudpickle
+
+        module = sys.modules.get(self.target.rpartition(".")[0])
+        for item in [] if module is None else modules_beside(module):
+            cloudpickle.register_pickle_by_value(item)
+        function = cloudpickle.dumps(self.function)
+        return _loaded, (function, self.target, self.arguments, self.result, self.stops)
 
     def _parts(self, columns: Sequence[pa.Array]) -> Iterator[tuple[pa.Array, pa.Array]]:
         """Values and reasons of rows, halved until each row that fails stands alone."""
@@ -55,13 +97,17 @@ class Batches:
                 return
             reason = f"{self.target}: {type(error).__name__}: {error}"[:_MOST]
             if self.stops:
-                raise RuntimeError(
+                raise RecordError(
                     f"a function of the project has no value for a row of a query: {reason}. Have it return null for"
                     " such a row, and run again"
                 ) from None
             yield pa.nulls(1, self.result), pa.array([reason])
             return
         yield values, pa.nulls(count, pa.string())
+
+
+def _loaded(function: bytes, target: str, arguments: tuple[pa.DataType, ...], result: pa.DataType, stops: bool) -> Batches:
+    return Batches(pickle.loads(function), target, arguments, result, stops)
 
 
 def _array(found: Any, kind: pa.DataType) -> pa.Array:

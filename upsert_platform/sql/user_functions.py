@@ -15,7 +15,7 @@ from typing import Final
 
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.types import LogicalType
-from upsert_platform.core.user_functions import SIGNATURE, Signature, UserFunction, spark_name
+from upsert_platform.core.user_functions import SIGNATURE, Signature, UserFunction, is_below, spark_name
 from upsert_platform.sql.casts import cast
 from upsert_platform.sql.declarations import FunctionDeclaration
 from upsert_platform.sql.functions.signatures import FunctionFault
@@ -104,12 +104,6 @@ def _module(name: str, folder: Path) -> ModuleType:
     finally:
         if own:
             sys.path.remove(str(folder))
-
-
-def is_below(module: ModuleType, folder: Path) -> bool:
-    """Return whether a module was loaded from a folder."""
-    file = getattr(module, "__file__", None)
-    return file is not None and Path(file).resolve().is_relative_to(folder)
 
 
 @contextmanager
