@@ -25,7 +25,7 @@ from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.core.destination import OPERATION
 from upsert_platform.core.task_runner import answers_of
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_batches
-from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert, deleted_rows
+from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert, computed_rows, deleted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,8 +120,19 @@ class DealtRows:
                 yield self.native.changes_of(pa.Table.from_batches([part]), sequence=BATCH)
             return
         names = (*(column.name for column in self.native.columns), OPERATION, BATCH, PARTITIONS_MET)
-        for part in LastRows(self.native.key, names)(batches):
+        failed: list[pa.Table] = []
+        for part in LastRows(self.native.key, names)(_computed(batches, failed)):
             yield self.native.told(pa.Table.from_batches([part]))
+        for rows in failed:
+            yield self.native.failed(rows), {}
+
+
+def _computed(batches: Iterator[pa.RecordBatch], failed: list[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """The changes that could be computed; the others are put into a list: they are no rows of their keys."""
+    for batch in batches:
+        computed, others = computed_rows(pa.Table.from_batches([batch]))
+        failed += [others] if others.num_rows else []
+        yield from computed.to_batches()
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from upsert_platform.changelog.rows import (
     PARTITIONS_MET,
 )
 from upsert_platform.changelog.tables import TableLocation
-from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
+from upsert_platform.core.destination import FAILED, OPERATION, OPERATION_DELETE, OPERATION_UPSERT, SEQUENCE
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.plan import Native
 from upsert_platform.core.task_runner import numbers_of
@@ -43,6 +43,8 @@ class NativeInsert:
         values: how each column is computed from those of the source; None for null.
         condition: of the WHERE clause.
         digits: of seconds that the target has room for.
+        failure: of rows that are put, why a value cannot be computed, null where all can: the column `FAILED` of change
+            frames. None if that cannot be.
     """
 
     columns: tuple[Column, ...]
@@ -50,6 +52,7 @@ class NativeInsert:
     values: tuple[Native | None, ...]
     condition: Native | None
     digits: int
+    failure: Native | None = None
 
     def of_key(self) -> NativeInsert:
         """The insert of the primary key alone, of every row: of those that its condition keeps out too."""
@@ -59,14 +62,17 @@ class NativeInsert:
 
     def reads(self) -> tuple[str, ...]:
         """Names of the columns of the source that it is computed of."""
-        return tuple(dict.fromkeys(name for value in (*self.values, self.condition) for name in columns_of(value)))
+        return tuple(dict.fromkeys(name for value in self._forms() for name in columns_of(value)))
 
     def parts(self) -> dict[str, tuple[str, ...]]:
         """The fields of columns of type ROW that it is computed of, by column, where nothing reads all of them."""
-        return parts_read((*self.values, self.condition))
+        return parts_read(self._forms())
+
+    def _forms(self) -> tuple[Native | None, ...]:
+        return (*self.values, self.condition, self.failure)
 
     def changes(self, reduced: pa.Table, *, sequence: str) -> pa.Table:
-        """The change frame of rows of the source, of which each key has one.
+        """The change frame of rows of the source, of which each key has one; with those that cannot be computed.
 
         Args:
             sequence: the column of the batch that a row is of.
@@ -89,15 +95,17 @@ class NativeInsert:
             The counts are ``met``, keys of several partitions, and ``deletes`` of rows that do not meet the condition.
         """
         changes = self.changes(reduced, sequence=sequence)
-        return changes, {"met": _met(reduced), "deletes": count_deletes(changes) - deleted_rows(reduced)}
+        deletes = count_deletes(computed_rows(changes)[0])
+        return changes, {"met": _met(reduced), "deletes": deletes - deleted_rows(reduced)}
 
     def every_change(self, rows: pa.Table) -> pa.Table:
         """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.
 
-        Rows that do not meet the condition are left out.
+        Rows that do not meet the condition are left out; those that cannot be computed are there.
 
         Returns:
-            The target's columns, `_op`, and those that order rows (`rows.ORDER`).
+            The target's columns, `_op`, `FAILED` where an expression can fail, and those that order rows
+            (`rows.ORDER`).
         """
         if self.condition is not None:
             rows = rows.filter(pc.fill_null(evaluate(self.condition, rows), False))
@@ -132,7 +140,14 @@ class NativeInsert:
                 array = _where(put, array)
             found[column.name] = array
         found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
+        if self.failure is not None:
+            found[FAILED] = _where(put, evaluate(self.failure, rows, known))
         return found
+
+    def failed(self, changes: pa.Table) -> pa.Table:
+        """Rows of `every_change` that cannot be computed as a change frame has them."""
+        names = [column.name for column in self.columns]
+        return changes.select([*names, OPERATION, BATCH, FAILED]).rename_columns([*names, OPERATION, SEQUENCE, FAILED])
 
 
 @dataclass(frozen=True)
@@ -199,7 +214,10 @@ class ChangesOfSpan:
             changes, counts = self.native.changes_of(last_rows(rows, key=self.table.primary_key), sequence=BATCH)
             deleted = 0
         else:
-            changes, counts = self.native.told(last_rows(self.native.every_change(rows), key=self.native.key))
+            every, failed = computed_rows(self.native.every_change(rows))
+            changes, counts = self.native.told(last_rows(every, key=self.native.key))
+            if failed.num_rows:
+                changes = pa.concat_tables([changes, self.native.failed(failed)], promote_options="default")
             deleted = deleted_rows(rows)
         return changes, {"met": counts["met"], "unmatched": max(0, counts["deletes"] - deleted)}
 
@@ -224,6 +242,14 @@ def deleted_rows(rows: pa.Table) -> int:
 def count_deletes(changes: pa.Table) -> int:
     """The number of rows of a change frame that are deletes."""
     return int(pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0)
+
+
+def computed_rows(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Divides changes into those that could be computed, without `FAILED`, and the others."""
+    if FAILED not in changes.column_names:
+        return changes, changes.slice(0, 0)
+    computed = pc.is_null(changes.column(FAILED))
+    return changes.filter(computed).drop_columns([FAILED]), changes.filter(pc.invert(computed))
 
 
 def _is_put(rows: pa.Table) -> Any:

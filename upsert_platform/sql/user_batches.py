@@ -106,7 +106,9 @@ class Batches:
         yield values, pa.nulls(count, pa.string())
 
 
-def _loaded(function: bytes, target: str, arguments: tuple[pa.DataType, ...], result: pa.DataType, stops: bool) -> Batches:
+def _loaded(
+    function: bytes, target: str, arguments: tuple[pa.DataType, ...], result: pa.DataType, stops: bool
+) -> Batches:
     return Batches(pickle.loads(function), target, arguments, result, stops)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from upsert_platform.changelog.change_rows import can_be_told_apart
 from upsert_platform.changelog.latest_in_tasks import SpanReduction, reduction_in_tasks
@@ -48,10 +48,14 @@ class ArrowInsert:
     native: NativeInsert
 
     @classmethod
-    def of(cls, target: Target, destination: Destination) -> Self | None:
+    def of(cls, target: Target, destination: Destination, *, sets_aside: bool = False) -> Self | None:
         """The form of an insert; None where Spark has to compute it, or to write it. After `Destination.prepare`.
 
         Functions of the clock give the time of this call.
+
+        Args:
+            sets_aside: whoever takes the rows sets those aside that cannot be computed; otherwise Spark computes
+                inserts that can fail for a row.
         """
         from upsert_platform.engine.native_insert import NativeInsert
 
@@ -60,7 +64,8 @@ class ArrowInsert:
         keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
         if not (keyed and target.table.primary_key and destination.primary_key):
             return None
-        if insert.overwrite or insert.failure is not None or not _is_written_in_task(destination):
+        fails = insert.failure is not None
+        if insert.overwrite or (fails and not sets_aside) or not _is_written_in_task(destination):
             return None
         named, computed = _with_computed(source, stored)
         condition = native_condition(insert.predicate, named) if insert.predicate else None
@@ -80,7 +85,11 @@ class ArrowInsert:
             values.append(None if found is None else form_at(_replaced(found, computed), now))
         key = tuple(target.table.primary_key)
         met = None if condition is None else form_at(_replaced(condition, computed), now)
-        return cls(target, NativeInsert(columns, key, tuple(values), met, digits))
+        failure = native_form(insert.failure, named) if insert.failure is not None else None
+        failure = None if failure is None else _where_met(form_at(_replaced(failure, computed), now), met)
+        if fails and failure is None:
+            return None
+        return cls(target, NativeInsert(columns, key, tuple(values), met, digits, failure))
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
         """Return the function that computes the changes of the batches after `after` up to `upto`.
@@ -160,6 +169,15 @@ def _replaced(native: Native, computed: Mapping[str, Native]) -> Native:
     if native[0] == "column":
         return computed.get(native[1], native)
     return tuple(_replaced(item, computed) if isinstance(item, tuple) else item for item in native)
+
+
+def _where_met(failure: Native, condition: Native | None) -> Native | None:
+    """Why a value cannot be computed, of rows that meet a condition; None where it is the condition that cannot be."""
+    if condition is None:
+        return failure
+    if failure[:2] == ("case", condition) and len(failure) == 4 and failure[3][:2] == ("literal", None):
+        return cast("Native", failure[2])
+    return None
 
 
 def _is_written_in_task(destination: Destination) -> bool:

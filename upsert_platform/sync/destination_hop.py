@@ -220,11 +220,11 @@ class DestinationHop:
     ) -> tuple[WriteReport, int, int] | None:
         """Applies a span of few rows by one task, if the insert needs nothing but Arrow."""
         few = few_files(spark, self.store, after=span.after, upto=span.upto)
-        insert = None if few is None else self.arrow_insert(after=span.after, upto=span.upto)
+        insert = None if few is None else self.arrow_insert(after=span.after, upto=span.upto, sets_aside=True)
         if few is None or insert is None:
             return None
         make = insert.of_span(self.store, few.paths, after=span.after, upto=span.upto)
-        changes = RowsOfTask(make, few.runner)
+        changes = RowsOfTask(make, few.runner, self._key_of_failed())
         keep = self.refused.of(span, progress=self.watch(progress, most=few.rows))
         report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
         return report, changes.counted.get("met", 0), changes.counted.get("unmatched", 0)
@@ -235,7 +235,7 @@ class DestinationHop:
         """Applies a span by tasks that make the rows which they write, if Arrow computes them."""
         if not isinstance(self.destination, WritesInTask) or not self.destination.writes_in_tasks():
             return None
-        insert = self.arrow_insert(after=span.after, upto=span.upto)
+        insert = self.arrow_insert(after=span.after, upto=span.upto, sets_aside=True)
         if insert is None or (spark.on_cluster and not self.target.source.table.primary_key):
             return None
         session = spark.open()
@@ -246,18 +246,23 @@ class DestinationHop:
             if found is None:
                 return None
             share, deleted = found
-            changes = RowsOfTasks(share, session, max(1, int(session.sparkContext.defaultParallelism)))
+            shares = max(1, int(session.sparkContext.defaultParallelism))
+            changes = RowsOfTasks(share, session, shares, key=self._key_of_failed())
             watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
             keep = self.refused.of(span, progress=watch)
             report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
         return report, changes.counted["met"], max(0, changes.counted["deletes"] - deleted)
 
-    def arrow_insert(self, *, after: int, upto: int) -> ArrowInsert | None:
+    def arrow_insert(self, *, after: int, upto: int, sets_aside: bool = False) -> ArrowInsert | None:
         """Return the insert where Arrow computes it of a span of batches; None where Spark has to. No JVM.
 
         A span of a source without a key that a replay came into is Spark's: see `_reduced`.
+
+        Args:
+            sets_aside: rows that cannot be computed may be among what the insert makes. Where one of them ends the
+                write, Spark computes all rows before any is written.
         """
-        insert = ArrowInsert.of(self.target, self.destination)
+        insert = ArrowInsert.of(self.target, self.destination, sets_aside=sets_aside and self._keeps_failed)
         if insert is None or self.target.source.table.primary_key:
             return insert
         return None if replays_of(self.store.accounts(after=after, upto=upto)) else insert
@@ -415,8 +420,8 @@ class DestinationHop:
         failed = failed_rows(changes, self.destination.primary_key, what=what, keep=keep)
         if failed is None or not failed.total.refused:
             return None
-        aside = "" if isinstance(self.destination, TellsBefore) else ", or set 'on-error' = 'quarantine'"
-        if not aside or self.target.table.options.get("on-error", "").strip().lower() == "fail":
+        if not self._keeps_failed:
+            aside = "" if isinstance(self.destination, TellsBefore) else ", or set 'on-error' = 'quarantine'"
             first = Mask.of(self.target.table).told(failed.examples()[0])
             failed.discard()
             raise RecordError(
@@ -424,6 +429,16 @@ class DestinationHop:
                 f" the expression or the source{aside}"
             )
         return failed
+
+    @property
+    def _keeps_failed(self) -> bool:
+        """Return whether rows that cannot be computed are kept aside; otherwise the first of them ends the write."""
+        fails = self.target.table.options.get("on-error", "").strip().lower() == "fail"
+        return not (fails or isinstance(self.destination, TellsBefore))
+
+    def _key_of_failed(self) -> tuple[str, ...] | None:
+        """Return the key of rows that cannot be computed; None where all rows can be."""
+        return None if self.target.insert.failure is None else tuple(self.destination.primary_key)
 
     def _reduced(self, spark: SparkSession, *, after: int, upto: int, whole: bool = False) -> DataFrame:
         """The rows of a span of batches, one per key of the source, or all of them.

@@ -169,10 +169,12 @@ def run_tasks(
     Raises:
         UpsertPlatformError: what a task raised, or DestinationError when a task ended otherwise.
     """
-    from upsert_platform.writing.refused_output import judged_task, too_many_refused
+    from upsert_platform.writing.refused_output import computed_task, judged_task, too_many_refused
 
     if judge is not None and judge.refuses:
         task = judged_task(task, judge, what=what, open_file=opener_of(keep))
+    if isinstance(frame, (RowsOfTask, RowsOfTasks)) and frame.key is not None:
+        task = computed_task(task, frame.key, what=what, open_file=opener_of(keep))
     parts: list[_Stats] = []
     files: list[str] = []
     refused: list[RefusedRow] = []

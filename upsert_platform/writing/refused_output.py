@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.destination import RefusedFile, RefusedRow
+from upsert_platform.core.destination import FAILED, OPERATION, SEQUENCE, RefusedFile, RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
+from upsert_platform.core.internal_columns import is_internal
 from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.not_null import null_refusals
@@ -73,18 +74,70 @@ class RefusedOutput:
             self._file.discard()
 
 
-def judged_task(
-    task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    judge: Judge,
-    *,
-    what: str,
-    open_file: OpenFile | None,
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for ``mapInArrow`` that writes rows and yields outcomes."""
+
+
+def judged_task(task: Task, judge: Judge, *, what: str, open_file: OpenFile | None) -> Task:
     """A writing task that gets the rows that a judge lets pass; the others are refused beside it.
 
     Args:
-        task: the function for ``mapInArrow``.
         open_file: where refused rows go; None to yield them.
+    """
+
+    def refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RefusedRow]]:
+        reasons = {**null_refusals(batch, judge.not_null), **_null_keys(batch, judge)}
+        rows = [
+            refused_row(batch, row, columns=judge.columns, key=judge.key, reason=reason)
+            for row, reason in sorted(reasons.items())
+        ]
+        if rows and judge.fails:
+            raise RecordError(
+                f"{what}: row {judge.mask.object(rows[0].key)} cannot be written:"
+                f" {judge.mask.reason(rows[0].reason)}. Mend the row or its source"
+                + (KEEP_ASIDE if judge.keeps else "")
+            )
+        passes = np.ones(batch.num_rows, bool)
+        passes[list(reasons)] = False
+        return batch.filter(pa.array(passes)) if rows else batch, rows
+
+    return _beside(task, refused, what=what, open_file=open_file)
+
+
+def computed_task(task: Task, key: Sequence[str], *, what: str, open_file: OpenFile | None) -> Task:
+    """A writing task that gets the rows that could be computed, without `FAILED`; the others are refused beside it.
+
+    Args:
+        key: names of the primary key columns.
+        open_file: where refused rows go; None to yield them.
+    """
+
+    def refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RefusedRow]]:
+        if FAILED not in batch.schema.names:
+            return batch, []
+        failed = pc.is_valid(batch.column(FAILED))
+        others = batch.filter(failed)
+        columns = [name for name in batch.schema.names if name not in (SEQUENCE, OPERATION) and not is_internal(name)]
+        rows = [
+            refused_row(others, row, columns=columns, key=key, reason=reason)
+            for row, reason in enumerate(others.column(FAILED).to_pylist())
+        ]
+        return batch.filter(pc.invert(failed)).drop_columns([FAILED]), rows
+
+    return _beside(task, refused, what=what, open_file=open_file)
+
+
+def _beside(
+    task: Task,
+    refused: Callable[[pa.RecordBatch], tuple[pa.RecordBatch, list[RefusedRow]]],
+    *,
+    what: str,
+    open_file: OpenFile | None,
+) -> Task:
+    """A writing task beside which rows are refused.
+
+    Args:
+        refused: divides a batch into what the task gets and what is refused.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,25 +146,11 @@ def judged_task(
 
         def passing() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                reasons = {**null_refusals(batch, judge.not_null), **_null_keys(batch, judge)}
-                if not reasons:
-                    yield batch
-                    continue
-                rows = [
-                    refused_row(batch, row, columns=judge.columns, key=judge.key, reason=reason)
-                    for row, reason in sorted(reasons.items())
-                ]
-                if judge.fails:
-                    raise RecordError(
-                        f"{what}: row {judge.mask.object(rows[0].key)} cannot be written:"
-                        f" {judge.mask.reason(rows[0].reason)}. Mend the row or its source"
-                        + (KEEP_ASIDE if judge.keeps else "")
-                    )
-                waiting.extend(output.add(rows))
-                passes = np.ones(batch.num_rows, bool)
-                passes[list(reasons)] = False
-                if passes.any():
-                    yield batch.filter(pa.array(passes))
+                passes, rows = refused(batch)
+                if rows:
+                    waiting.extend(output.add(rows))
+                if passes.num_rows or not rows:
+                    yield passes
 
         try:
             for found in task(passing()):
