@@ -14,6 +14,7 @@ from upsert_platform.changelog.latest import TASK_ROWS
 from upsert_platform.changelog.live_files import deal
 from upsert_platform.changelog.parquet_files import part_of
 from upsert_platform.changelog.rows import ORDER
+from upsert_platform.core.destination import FAILED
 from upsert_platform.core.types import LogicalType, TypeName
 
 if TYPE_CHECKING:
@@ -172,3 +173,13 @@ def change_times(store: ChangelogStore, *, after: int, upto: int) -> Iterator[pa
 def can_be_told_apart(kind: LogicalType | None) -> bool:
     """Return whether equal values of a type are the same bytes, as keys have to be that Arrow compares."""
     return kind is not None and kind.name not in _UNSURE
+
+
+def computed_rows(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Divide a change frame into the rows that could be computed, without `FAILED`, and the others."""
+    import pyarrow.compute as pc
+
+    if FAILED not in changes.column_names:
+        return changes, changes.slice(0, 0)
+    computed = pc.is_null(changes.column(FAILED))
+    return changes.filter(computed).drop_columns([FAILED]), changes.filter(pc.invert(computed))

@@ -56,7 +56,11 @@ class CheckOfBatch:
 
     def __call__(self) -> Compared | None:
         """The comparison; None where rows have to be read otherwise."""
-        changes, _ = self.changes()
+        from upsert_platform.changelog.change_rows import computed_rows
+
+        changes, failed = computed_rows(self.changes()[0])
+        if failed.num_rows:
+            return None
         if self.drawn is not None:
             changes = _with_sample(changes, after=self.drawn[0], one_in=self.drawn[1])
         if self.held is not None:

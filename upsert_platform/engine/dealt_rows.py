@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from upsert_platform.changelog.change_rows import change_batches
+from upsert_platform.changelog.change_rows import change_batches, computed_rows
 from upsert_platform.changelog.exchanges import FOLDER
 from upsert_platform.changelog.latest import LastRows
 from upsert_platform.changelog.live_files import deal
@@ -25,7 +25,7 @@ from upsert_platform.changelog.tables import TableLocation, file_system
 from upsert_platform.core.destination import OPERATION
 from upsert_platform.core.task_runner import answers_of
 from upsert_platform.engine.exchange import ExchangeWriter, Part, read_batches
-from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert, computed_rows, deleted_rows
+from upsert_platform.engine.native_insert import ChangesOfSpan, NativeInsert, deleted_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

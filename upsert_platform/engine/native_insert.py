@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.changelog.change_rows import changes_of_files
+from upsert_platform.changelog.change_rows import changes_of_files, computed_rows
 from upsert_platform.changelog.last_rows import last_rows
 from upsert_platform.changelog.rows import (
     BATCH,
@@ -242,14 +242,6 @@ def deleted_rows(rows: pa.Table) -> int:
 def count_deletes(changes: pa.Table) -> int:
     """The number of rows of a change frame that are deletes."""
     return int(pc.sum(pc.equal(changes.column(OPERATION), OPERATION_DELETE)).as_py() or 0)
-
-
-def computed_rows(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Divides changes into those that could be computed, without `FAILED`, and the others."""
-    if FAILED not in changes.column_names:
-        return changes, changes.slice(0, 0)
-    computed = pc.is_null(changes.column(FAILED))
-    return changes.filter(computed).drop_columns([FAILED]), changes.filter(pc.invert(computed))
 
 
 def _is_put(rows: pa.Table) -> Any:

@@ -59,5 +59,5 @@ def type_of_call(batches: Batches) -> LogicalType:
 
 
 def _is_given(form: Native, kind: LogicalType, to: LogicalType) -> bool:
-    """Return whether the function gets what Spark would give it; a literal of a whole number is as wide as it has to be."""
+    """Return whether the function gets what Spark gives it; a literal of a whole number is as wide as it has to be."""
     return arrow_type(kind) == arrow_type(to) or (form[0] == "literal" and {kind.name, to.name} <= set(INTEGERS))

@@ -172,7 +172,7 @@ def _replaced(native: Native, computed: Mapping[str, Native]) -> Native:
 
 
 def _where_met(failure: Native, condition: Native | None) -> Native | None:
-    """Why a value cannot be computed, of rows that meet a condition; None where it is the condition that cannot be."""
+    """Return what tells of rows that meet a condition why they cannot be computed; None where the condition can fail."""
     if condition is None:
         return failure
     if failure[:2] == ("case", condition) and len(failure) == 4 and failure[3][:2] == ("literal", None):

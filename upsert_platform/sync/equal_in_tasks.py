@@ -179,7 +179,7 @@ class _ByArrow(NamedTuple):
 def _by_arrow(
     spark: SparkSession, hop: DestinationHop, *, since: int, upto: int, drawn: Drawn | None, counts_longer: bool = False
 ) -> _ByArrow | None:
-    insert = ArrowInsert.of(hop.target, hop.destination)
+    insert = ArrowInsert.of(hop.target, hop.destination, sets_aside=True)
     if insert is None:
         return None
     span = insert.reduction(spark, hop.store, after=since, upto=upto, drawn=drawn, counts_longer=counts_longer)
@@ -211,7 +211,7 @@ def _expected(
     """The sums of the expected side, computed by Arrow from the changelog or from rows computed by Spark."""
     if by_arrow is not None:
         return _summed_shares(spark, hop, by_arrow.shares(), task)
-    insert = hop.arrow_insert(after=since, upto=upto)
+    insert = hop.arrow_insert(after=since, upto=upto, sets_aside=True)
     if insert is not None:
         with insert.shares_of(spark, hop.store, after=since, upto=upto) as made:
             if made is not None:
@@ -234,9 +234,22 @@ def _summed_shares(
 
 
 def _summed(make: Callable[[], Iterator[tuple[pa.Table, dict[str, int]]]], task: ExpectedRows) -> list[dict[str, Any]]:
-    """Runs in Spark's workers."""
-    batches = (batch for table, _ in make() for batch in table.to_batches(max_chunksize=_SUMMED_ROWS))
+    """Runs in Spark's workers.
+
+    A row that cannot be computed counts twice: then the sides differ, and whoever looks closer finds it.
+    """
+    tables = (part for table, _ in make() for part in _poisoned(table))
+    batches = (batch for table in tables for batch in table.to_batches(max_chunksize=_SUMMED_ROWS))
     return [row for told in task(batches) for row in told.to_pylist()]
+
+
+def _poisoned(changes: pa.Table) -> Iterator[pa.Table]:
+    from upsert_platform.changelog.change_rows import computed_rows
+
+    computed, failed = computed_rows(changes)
+    yield computed
+    if failed.num_rows:
+        yield from [failed.select(computed.column_names)] * 2
 
 
 def _in_shares(spark: SparkSession, task: Task, shares: int, *, evenly: bool = False) -> tuple[Told, list[bytes]]:

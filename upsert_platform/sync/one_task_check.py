@@ -40,7 +40,7 @@ def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto:
     destination = hop.destination
     if not isinstance(destination, WritesInTask) or not _is_plain(hop):
         return None
-    if ArrowInsert.of(hop.target, destination) is None:
+    if ArrowInsert.of(hop.target, destination, sets_aside=True) is None:
         return None
     rows = hop.rows_between(after=after, upto=upto)
     most = spark.rows if spark.is_local(rows, 0) else spark.most_rows
@@ -51,7 +51,7 @@ def check_by_one_task(spark: OnDemand, hop: DestinationHop, *, after: int, upto:
         alone = few_files(spark, hop.store, after=after, upto=upto)
         if few is None or (alone is not None and isinstance(alone.runner, LocalTaskRunner)):
             since, earlier_rows, few = after, 0, alone  # a sample is not worth Spark's way, or more than a task
-    insert = hop.arrow_insert(after=since, upto=upto)
+    insert = hop.arrow_insert(after=since, upto=upto, sets_aside=True)
     read = None if few is None or insert is None else destination.key_reader(since=since, most=most)
     if few is None or insert is None or read is None:
         return None
