@@ -172,7 +172,7 @@ def _replaced(native: Native, computed: Mapping[str, Native]) -> Native:
 
 
 def _where_met(failure: Native, condition: Native | None) -> Native | None:
-    """Return what tells of rows that meet a condition why they cannot be computed; None where the condition can fail."""
+    """Return why rows that meet a condition cannot be computed; None where the condition itself can fail."""
     if condition is None:
         return failure
     if failure[:2] == ("case", condition) and len(failure) == 4 and failure[3][:2] == ("literal", None):
