@@ -163,7 +163,7 @@ def run_tasks(
         what: is written, for messages: ``table 'users'``.
         keep: where refused rows go; the task has its `opener_of`.
         judge: sets rows aside before the task sees them.
-        most: refused rows above which the write fails; None for any number.
+        most: refused rows above which the write fails, without those that could not be computed; None for any number.
         mask: what a message of a refused row does not show.
 
     Raises:
@@ -178,6 +178,7 @@ def run_tasks(
     parts: list[_Stats] = []
     files: list[str] = []
     refused: list[RefusedRow] = []
+    count = 0
     progress = keep.progress if isinstance(keep, KeepsFiles) else None
     if progress is not None:
         from upsert_platform.writing.progress import counted_task
@@ -188,11 +189,11 @@ def run_tasks(
     for row in rows:
         if row["stats"] is not None:
             parts.append(stats.from_json(row["stats"]))
+            count += parts[-1].refused if row["reason"] is None else 0
             files += [row["file"]] if row["file"] is not None else []
         else:
             refused.append(RefusedRow(row["key"], row["row"], row["reason"]))
     written = Written(stats, tuple(parts), tuple(files), tuple(refused), keep)
-    count = sum(part.refused for part in parts)
     if most is not None and count > most:
         example = written.examples()[0]
         written.discard()

@@ -26,6 +26,8 @@ OUTCOME_SCHEMA = pa.schema(
 """`OUTCOME_DDL` as Arrow has it."""
 KEEP_ASIDE = ", or set 'on-error' = 'quarantine' to keep it aside"
 """Part of what is told of a row that ended a write."""
+UNCOMPUTED = "uncomputed"
+"""The reason that is told of the counts of rows which no destination was asked to take."""
 OpenFile = Callable[[], RefusedFile]
 
 
@@ -60,13 +62,16 @@ class RefusedOutput:
         elif rows:
             yield _outcome([None] * len(rows), [None] * len(rows), rows)
 
-    def end(self, stats: str) -> pa.RecordBatch:
+    def end(self, stats: str, *, reason: str | None = None) -> pa.RecordBatch:
         """The last thing that a task yields.
 
         Args:
             stats: its counts as JSON.
+            reason: of all of its refused rows, where they do not count against ``max.refused.rows``.
         """
-        return _outcome([stats], [None if self._file is None else self._file.close()], [])
+        found = _outcome([stats], [None if self._file is None else self._file.close()], [])
+        place = found.schema.get_field_index("reason")
+        return found if reason is None else found.set_column(place, found.schema.field(place), pa.array([reason]))
 
     def close(self) -> None:
         """Gives up a file that was not ended. Idempotent."""
@@ -124,7 +129,7 @@ def computed_task(task: Task, key: Sequence[str], *, what: str, open_file: OpenF
         ]
         return batch.filter(pc.invert(failed)).drop_columns([FAILED]), rows
 
-    return _beside(task, refused, what=what, open_file=open_file)
+    return _beside(task, refused, what=what, open_file=open_file, reason=UNCOMPUTED)
 
 
 def _beside(
@@ -133,11 +138,13 @@ def _beside(
     *,
     what: str,
     open_file: OpenFile | None,
+    reason: str | None = None,
 ) -> Task:
     """A writing task beside which rows are refused.
 
     Args:
         refused: divides a batch into what the task gets and what is refused.
+        reason: as of `RefusedOutput.end`.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -159,7 +166,7 @@ def _beside(
                 yield found
             yield from waiting
             if output.count:
-                yield output.end(json.dumps({"refused": output.count}))
+                yield output.end(json.dumps({"refused": output.count}), reason=reason)
         finally:
             output.close()
 

@@ -19,8 +19,10 @@ from upsert_platform.changelog.data_files import write_rows
 from upsert_platform.changelog.refused import RefusedStore
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.summed_in_tasks import ExpectedRows
-from upsert_platform.core.errors import RecordError
+from upsert_platform.core.destination import FAILED
+from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.core.model import Options
+from upsert_platform.core.task_runner import LocalTaskRunner, RowsOfTask
 from upsert_platform.engine import dealt_rows as dealing
 from upsert_platform.sql.variables import Variables
 from upsert_platform.sync import equal_in_tasks
@@ -28,6 +30,8 @@ from upsert_platform.sync.binding import Target
 from upsert_platform.sync.destination_hop import DestinationHop
 from upsert_platform.sync.on_demand import OnDemand
 from upsert_platform.sync.verify import check_batch
+from upsert_platform.writing.outcomes import TaskStats, run_tasks
+from upsert_platform.writing.refused_output import RefusedOutput
 from upsert_platform_tests.sql.reading import errors, read_scripts
 from upsert_platform_tests.sync.test_one_task import TaskMemory, never
 from upsert_platform_tests.writing.in_memory import Place
@@ -233,3 +237,22 @@ def test_where_such_a_row_ends_the_write_nothing_is_written(module: str, tmp_pat
 
 def test_whoever_does_not_set_rows_aside_leaves_such_an_insert_to_spark(module: str, tmp_path: Path) -> None:
     assert hop_of("a keyed source", module, tmp_path, Place()).arrow_insert(after=0, upto=1) is None
+
+
+def _taken(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    refused = sum(batch.column("id").to_pylist().count(7) for batch in batches)
+    yield RefusedOutput("t", open_file=None).end(TaskStats(refused).to_json())
+
+
+def test_rows_that_cannot_be_computed_are_no_reason_to_stop_a_write() -> None:
+    """Any number of them; those that the destination refuses are counted against the option."""
+    table = pa.table({"id": [1, 2, 3, 7, 7], "_op": ["U"] * 5, FAILED: ["a", None, "b", "c", None]})
+    changes = RowsOfTask(lambda: (table, {}), LocalTaskRunner(), ("id",))
+    kept: list[Any] = []
+    written = run_tasks(changes, _taken, TaskStats, what="table 't'", keep=kept.extend, most=1)
+    written.keep_refused()
+    assert written.total.refused == 4
+    assert [(row.key, row.reason) for row in kept] == [('{"id": 1}', "a"), ('{"id": 3}', "b"), ('{"id": 7}', "c")]
+    more = RowsOfTask(lambda: (pa.concat_tables([table, table]), {}), LocalTaskRunner(), ("id",))
+    with pytest.raises(DestinationError, match=r"2 rows were refused, more than 'max.refused.rows' = 1"):
+        run_tasks(more, _taken, TaskStats, what="table 't'", keep=kept.extend, most=1)
