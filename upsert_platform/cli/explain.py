@@ -29,7 +29,8 @@ def explain(file: Path | None, *, as_json: bool) -> None:
     from upsert_platform.cli.location import located_projects
     from upsert_platform.core.error_catalogue import shown
     from upsert_platform.core.errors import DeclarationError, UpsertPlatformError
-    from upsert_platform.engine.explain import explain_query, explain_state
+    from upsert_platform.engine.explain import explain_query, explain_state, through_spark
+    from upsert_platform.sync.arrow_insert import left_to_spark
     from upsert_platform.sync.binding import query_store
     from upsert_platform.sync.located import joined
     from upsert_platform.sync.stand_ins import unset_value, without_places
@@ -47,10 +48,13 @@ def explain(file: Path | None, *, as_json: bool) -> None:
         if file is not None and file.is_file() and Path(insert.location.file).name != file.name:
             continue
         target = binding.targets[insert.target]
+        spark = left_to_spark(insert, target.source.table, target.table)
+        left = [f"    {through_spark(spark)}"] if spark else []
         told = [f"  {line}" for line in target.connector.explained(target.checked)]
         if insert.query is None:
             where = f" where {insert.predicate}" if insert.predicate else ""
             told.append(f"  project and filter rows of {insert.source}{where}: no state, a batch costs its rows")
+            told += left
             _tell(insert, told, as_json=as_json)
             continue
         store = query_store(binding.queries[insert.query.name], lake.default_lake())
@@ -59,6 +63,7 @@ def explain(file: Path | None, *, as_json: bool) -> None:
         except UpsertPlatformError as error:
             state = str(error)
         told.append(f"  key ({', '.join(insert.query.key) or 'none: rows are only added'}); {state}")
+        told += left
         told += [f"    {line}" for line in explain_query(insert.query)]
         _tell(insert, told, as_json=as_json)
 

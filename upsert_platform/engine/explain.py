@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
@@ -54,11 +54,26 @@ def explain_query(query: Query) -> Iterator[str]:
 def explain_plan(node: Node, depth: int = 0) -> Iterator[str]:
     """Lines of a plan, the result first, each operator above what it reads."""
     yield f"{'  ' * depth}{_told(node)}"
+    spark = list(_left_to_spark(node))
+    if spark:
+        yield f"{'  ' * depth}  {through_spark(spark)}"
     state = _state(node)
     if state:
         yield f"{'  ' * depth}  state: {state}{_hinted(node)}"
     for item in node.inputs:
         yield from explain_plan(item, depth + 1)
+
+
+def through_spark(names: Sequence[str]) -> str:
+    """Return the line about expressions that Arrow does not compute: columns by their names, WHERE."""
+    return f"through Spark SQL, which is slower, for: {', '.join(names)}"
+
+
+def _left_to_spark(node: Node) -> Iterator[str]:
+    if isinstance(node, Project):
+        yield from (name for name, item in node.columns if item.arrow is None)
+    elif isinstance(node, Filter) and node.condition.arrow is None:
+        yield "the filter"
 
 
 def _hinted(node: Node) -> str:

@@ -42,23 +42,23 @@ class NativeInsert:
         key: names of those of the target's primary key.
         values: how each column is computed from those of the source; None for null.
         condition: of the WHERE clause.
-        digits: of seconds that the target has room for.
         failure: of rows that are put, why a value cannot be computed, null where all can: the column `FAILED` of change
             frames. None if that cannot be.
+        digits: of seconds that the target has room for.
     """
 
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     values: tuple[Native | None, ...]
     condition: Native | None
+    failure: Native | None
     digits: int
-    failure: Native | None = None
 
     def of_key(self) -> NativeInsert:
         """The insert of the primary key alone, of every row: of those that its condition keeps out too."""
         chosen = [place for place, column in enumerate(self.columns) if column.name in self.key]
         columns = tuple(self.columns[place] for place in chosen)
-        return NativeInsert(columns, self.key, tuple(self.values[place] for place in chosen), None, self.digits)
+        return NativeInsert(columns, self.key, tuple(self.values[place] for place in chosen), None, None, self.digits)
 
     def reads(self) -> tuple[str, ...]:
         """Names of the columns of the source that it is computed of."""

@@ -31,6 +31,14 @@ _COMPARISONS: Final[Mapping[type[exp.Expr], str]] = {
 }  # fmt: skip
 _ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%"}
 _BYTES: Final = {TypeName.TINYINT: 1, TypeName.SMALLINT: 2, TypeName.INT: 4, TypeName.BIGINT: 8}
+_NULLS: Final = {
+    **{name.value: LogicalType(name) for name in (*_BYTES, TypeName.BOOLEAN, TypeName.STRING, TypeName.DATE)},
+    **{name.value: LogicalType(name) for name in (TypeName.FLOAT, TypeName.DOUBLE)},
+    "BINARY": LogicalType(TypeName.BYTES),
+    "TIMESTAMP_NTZ": LogicalType(TypeName.TIMESTAMP, precision=6),
+    "TIMESTAMP": LogicalType(TypeName.TIMESTAMP_LTZ, precision=6),
+}
+"""The types of Spark SQL that a null may have, but for DECIMAL."""
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
 _PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
 _LEAST_LONG: Final = 1 << 63
@@ -93,6 +101,8 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
         return _date_format(node, columns)
     if type(node) in _ARITHMETIC:
         return _arithmetic(node, columns)
+    if isinstance(node, exp.Cast) and isinstance(node.this, exp.Null):
+        return _null(node)
     if isinstance(node, exp.Cast):
         return _whole_number(node, columns) or _decimal(node, columns)
     return native_texts.native_form(node, lambda inner: _text(inner, columns))
@@ -238,9 +248,21 @@ def _whole_number(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native 
     kind = None if inner is None else type_of(inner, columns)
     if wanted is None or inner is None or kind is None or kind.name not in INTEGERS:
         return None
+    if inner[0] == "literal" and inner[1] is None:
+        return ("literal", None, LogicalType(wanted))
     if inner[0] == "literal" and inner[1] < 1 << (8 * _BYTES[wanted] - 1):
         return ("literal", inner[1], LogicalType(wanted))
     return ("whole", inner, LogicalType(wanted))
+
+
+def _null(node: exp.Cast) -> Native | None:
+    """NULL of a type without parts."""
+    written = node.to.sql(dialect="spark").upper()
+    if written in _NULLS:
+        return ("literal", None, _NULLS[written])
+    found = re.fullmatch(r"DECIMAL\((\d+), ?(\d+)\)", written)
+    kind = found and LogicalType(TypeName.DECIMAL, precision=int(found[1]), scale=int(found[2]))
+    return ("literal", None, kind) if kind else None
 
 
 def _decimal(node: exp.Cast, columns: Mapping[str, LogicalType]) -> Native | None:

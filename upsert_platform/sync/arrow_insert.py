@@ -16,7 +16,7 @@ from upsert_platform.changelog.latest_in_tasks import SpanReduction, reduction_i
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.capabilities import StoresOtherValues, WritesInTask
 from upsert_platform.core.destination import Destination
-from upsert_platform.core.model import Column, ColumnKind, Table
+from upsert_platform.core.model import Column, ColumnKind, Insert, Table
 from upsert_platform.core.plan import Native, form_at, now_in_milliseconds
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
 from upsert_platform.sql.insert import written_columns
@@ -60,36 +60,22 @@ class ArrowInsert:
         from upsert_platform.engine.native_insert import NativeInsert
 
         source, insert = target.source.table, target.insert
-        stored = {column.name: column.type for column in stored_columns(source) if column.type is not None}
+        stored = _stored(source)
         keyed = all(can_be_told_apart(stored.get(name)) for name in source.primary_key)
         if not (keyed and target.table.primary_key and destination.primary_key):
             return None
-        fails = insert.failure is not None
-        if insert.overwrite or (fails and not sets_aside) or not _is_written_in_task(destination):
-            return None
-        named, computed = _with_computed(source, stored)
-        condition = native_condition(insert.predicate, named) if insert.predicate else None
-        if insert.predicate and condition is None:
+        if insert.overwrite or (insert.failure and not sets_aside) or not _is_written_in_task(destination):
             return None
         columns = written_columns(target.table)
         by_target = [column for column in columns if not source.primary_key and column.name in target.table.primary_key]
         if not all(can_be_told_apart(column.type) for column in by_target):
             return None
-        digits = stored_fraction_digits(target.table)
-        now = now_in_milliseconds()
-        values: list[Native | None] = []
-        for text, column in zip(insert.projections, columns, strict=True):
-            found = None if text == _NULL else native_form(text, named)
-            if (found is None and text != _NULL) or not _is_carried(found, column, named, digits):
-                return None
-            values.append(None if found is None else form_at(_replaced(found, computed), now))
-        key = tuple(target.table.primary_key)
-        met = None if condition is None else form_at(_replaced(condition, computed), now)
-        failure = native_form(insert.failure, named) if insert.failure is not None else None
-        failure = None if failure is None else _where_met(form_at(_replaced(failure, computed), now), met)
-        if fails and failure is None:
+        forms = _Forms.of(insert, source, target.table)
+        if forms.missing:
             return None
-        return cls(target, NativeInsert(columns, key, tuple(values), met, digits, failure))
+        digits = stored_fraction_digits(target.table)
+        native = NativeInsert(columns, tuple(target.table.primary_key), *forms.at(now_in_milliseconds()), digits=digits)
+        return cls(target, native)
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
         """Return the function that computes the changes of the batches after `after` up to `upto`.
@@ -145,6 +131,58 @@ class ArrowInsert:
             spark, store, after=after, upto=upto, key=store.table.primary_key, columns=self.native.reads(), drawn=drawn,
             counts_longer=counts_longer,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Forms:
+    """The forms of an insert's expressions.
+
+    Attributes:
+        values: of the columns that are written; None for null.
+        failure: of rows that meet the condition, why they cannot be computed.
+        missing: what Spark has to compute: names of columns, WHERE, and what else has no form.
+    """
+
+    values: tuple[Native | None, ...]
+    condition: Native | None
+    failure: Native | None
+    missing: tuple[str, ...]
+
+    @classmethod
+    def of(cls, insert: Insert, source: Table, target: Table) -> Self:
+        stored = _stored(source)
+        named, computed = _with_computed(source, stored)
+        digits = stored_fraction_digits(target)
+        missing, values = [], []
+        for text, column in zip(insert.projections, written_columns(target), strict=True):
+            found = None if text == _NULL else native_form(text, named)
+            if (found is None and text != _NULL) or not _is_carried(found, column, named, digits):
+                missing.append(column.name)
+            values.append(None if found is None else _replaced(found, computed))
+        met = native_condition(insert.predicate, named) if insert.predicate else None
+        condition = None if met is None else _replaced(met, computed)
+        failed = native_form(insert.failure, named) if insert.failure else None
+        failure = None if failed is None else _where_met(_replaced(failed, computed), condition)
+        if insert.predicate and met is None:
+            missing.append("WHERE")
+        elif insert.failure and failure is None:
+            missing.append("the reasons of rows that fail")
+        return cls(tuple(values), condition, failure, tuple(missing))
+
+    def at(self, now: int) -> tuple[tuple[Native | None, ...], Native | None, Native | None]:
+        """Return values, condition and failure with a time, in milliseconds since 1970, for those of the clock."""
+        values = tuple(None if value is None else form_at(value, now) for value in self.values)
+        condition, failure = (None if form is None else form_at(form, now) for form in (self.condition, self.failure))
+        return values, condition, failure
+
+
+def left_to_spark(insert: Insert, source: Table, target: Table) -> tuple[str, ...]:
+    """Return what of an insert passes Spark SQL, since Arrow does not compute it: names of columns, WHERE."""
+    return _Forms.of(insert, source, target).missing
+
+
+def _stored(source: Table) -> dict[str, LogicalType]:
+    return {column.name: column.type for column in stored_columns(source) if column.type is not None}
 
 
 def _with_computed(

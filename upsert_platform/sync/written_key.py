@@ -37,7 +37,7 @@ def written_key(target: Target, key: KeyRows) -> pa.Table | None:
         return None
     digits = stored_fraction_digits(target.table)
     wanted = tuple(target.table.primary_key)
-    insert = NativeInsert(tuple(columns), wanted, tuple(values), None, digits)
+    insert = NativeInsert(tuple(columns), wanted, tuple(values), None, None, digits)
     if not set(insert.reads()) <= set(key.key.schema.names):
         return None
     row = pa.Table.from_batches([key.key])

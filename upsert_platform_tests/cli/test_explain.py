@@ -59,3 +59,32 @@ def test_explain_says_what_becomes_of_rows_in_other_partitions(
     result = CliRunner().invoke(main, ["explain", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert shown in result.output
+
+
+def test_explain_names_what_arrow_does_not_compute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the columns and the condition for which batches pass Spark SQL, wherever they stand; nothing of others."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "lake"))
+    sources = PROJECT.partition("INSERT")[0]
+    names = sources.replace("per_region (region STRING, n BIGINT, ids BIGINT", "names (region STRING, n DECIMAL(3, 0)")
+    project = tmp_path / "project"
+    project.mkdir()
+
+    def shown(statement: str, declared: str = names) -> list[str]:
+        (project / "regions.sql").write_text(declared + statement, "utf-8")
+        result = CliRunner().invoke(main, ["explain", str(project)])
+        assert result.exit_code == 0, result.output
+        return [line.strip() for line in result.output.splitlines() if "Spark" in line]
+
+    assert shown("INSERT INTO names SELECT region, CAST(NULL AS DECIMAL(3, 0)) FROM users WHERE id > 3;") == []
+    through = "through Spark SQL, which is slower, for:"
+    found = shown("INSERT INTO names SELECT INITCAP(region), CAST(id AS DECIMAL(3, 0)) / 7 FROM users WHERE id > 3;")
+    assert len(found) == 2  # of the query, and of what is written of its rows
+    assert found[0].startswith(f"{through} n, the reasons")
+    plain = sources.replace("per_region (region STRING, n BIGINT, ids BIGINT", "plain (id INT, region STRING")
+    plain = plain.replace("PRIMARY KEY (region)", "PRIMARY KEY (id)")
+    found = shown("INSERT INTO plain SELECT id, INITCAP(region) FROM users WHERE INITCAP(region) = 'A';", plain)
+    assert found == [f"{through} region, WHERE"]
+    query = "INSERT INTO per_region SELECT region, COUNT(*), 0 FROM users WHERE INITCAP(region) = 'A' GROUP BY region;"
+    assert shown(query, sources) == [f"{through} the filter"]
+    query = "INSERT INTO per_region SELECT INITCAP(region), COUNT(*), 0 FROM users GROUP BY INITCAP(region);"
+    assert shown(query, sources)[0].startswith(through)

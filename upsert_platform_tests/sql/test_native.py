@@ -57,6 +57,8 @@ VALUES = [
     "GET(SPLIT(`region`, CONCAT('\\\\Q', 'u', '\\\\E')), 1)",
     "GET(SPLIT(`odd ``name`, CONCAT('\\\\Q', 'é', '\\\\E')), 0)",
     "REGEXP_EXTRACT(`region`, '(e|t)(.)', 2)", "REGEXP_EXTRACT(`region`, 's', 0)",
+    "CAST(NULL AS STRING)", "CAST(NULL AS DECIMAL(5, 2))", "CAST(NULL AS TIMESTAMP_NTZ)", "CAST(NULL AS TIMESTAMP)",
+    "CAST(CAST(NULL AS INT) AS BIGINT)", "CASE WHEN `ok` THEN CAST(NULL AS BIGINT) ELSE `id` END",
     "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
 UNSURE = [
@@ -71,6 +73,7 @@ UNSURE = [
     "`place`.`other` = 'eu'", "`place` = `place`", "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1",
     "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END", "CASE `id` WHEN 1 THEN `ok` END",
     "CASE WHEN `ok` THEN `small` ELSE `id` END = 1", "CASE WHEN `ok` THEN `ok` = TRUE END",
+    "CAST(NULL AS ARRAY<INT>) IS NULL",
     "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'", "REGEXP_LIKE(`region`, `region`)",
     "REGEXP_LIKE(`region`, 't$')", "REGEXP_LIKE(`id`, '1')",
     "`price` * `price` = 1", "CAST(`price` AS DECIMAL(7, 2)) = 1", "CAST(`price` AS DECIMAL(9, 1)) = 1",
