@@ -33,6 +33,7 @@ from upsert_platform.core.plan import (
     TopN,
     Union,
     Unnest,
+    Watermark,
     Window,
 )
 
@@ -107,6 +108,10 @@ def _told(node: Node) -> str:
             )
         case Filter():
             return f"filter {node.condition.sql}"
+        case Watermark():
+            assert node.closing is not None
+            table, after = node.closing.table, _span(node.closing.after)
+            return f"the watermark of {table}.{node.time} as a batch begins, {after} behind, AS {node.names[1]}"
         case Window():
             return f"window {node.kind} of {node.time}: size {_span(node.size)}, step {_span(node.step)}"
         case Expand():

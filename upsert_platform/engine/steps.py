@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from upsert_platform.core.internal_columns import internal
-from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Window, expression_at
+from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Watermark, Window, expression_at
 from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.date_texts import date_texts
 from upsert_platform.engine.panes import rows_of_panes
@@ -28,6 +28,7 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
+_MILLISECOND: Final = 1_000
 _COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "call"})
 
 
@@ -265,7 +266,7 @@ def fields_read(steps: Sequence[Step]) -> dict[str, tuple[str, ...]]:
 
 def _panes(table: pa.Table, step: WindowStep, later: Sequence[Step]) -> pa.Table | None:
     """The rows of `rows_of_panes`, where a projection follows, which tells what is read of them."""
-    if not later or not isinstance(later[0], ProjectStep) or later[0].kept:
+    if isinstance(step.window, Watermark) or not later or not isinstance(later[0], ProjectStep) or later[0].kept:
         return None
     read = {name for _, expression in later[0].columns for name in columns_of(expression.arrow)}
     return rows_of_panes(table, step.window, sorted(read - set(step.window.names)), weight=WEIGHT)
@@ -283,12 +284,18 @@ def columns_of(native: Native | None) -> Iterator[str]:
 
 
 def _windows(table: pa.Table, step_of: WindowStep, tally: Tally, *, together: bool = False) -> pa.Table:
-    """Rows with the windows that they fall into; a row without a time falls into none.
+    """Rows with the windows that they fall into; a row without a time falls into none. Or with a watermark.
 
     Args:
         together: a row stands for as many added ones as its weight is.
     """
     window = step_of.window
+    if isinstance(window, Watermark):
+        # A window is closed once its last millisecond is reached.
+        stands = None if step_of.closed is None else step_of.closed - _MILLISECOND
+        (added,) = window.added
+        kind = arrow_type(added.type)
+        return table.append_column(added.name, pa.repeat(pa.scalar(stands, pa.int64()).cast(kind), table.num_rows))
     at = table.schema.get_field_index(window.time)
     table = table.filter(pc.is_valid(table.column(at)))
     kind = table.column(at).type
@@ -330,7 +337,7 @@ def fields_after(fields: Sequence[Field], steps: Sequence[Step]) -> tuple[Field,
         if isinstance(step, ProjectStep):
             found = tuple(Field(name, expression.type) for name, expression in step.columns)
         elif isinstance(step, WindowStep):
-            found = (*found, *step.window.fields[-3:])
+            found = (*found, *step.window.added)
         elif isinstance(step, UnnestStep):
             found = (*found, *step.unnest.added)
         elif isinstance(step, ExpandStep):

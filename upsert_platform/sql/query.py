@@ -17,6 +17,7 @@ from upsert_platform.core.options import nearest
 from upsert_platform.core.types import TypeName, quote_name
 from upsert_platform.sql.expressions import ONLY, Scope, render
 from upsert_platform.sql.flink import line_of, parse_query
+from upsert_platform.sql.functions.times import WATERMARK_FUNCTION
 from upsert_platform.sql.lexer import Token
 from upsert_platform.sql.reader import Fault, NeedsState, ToldFault
 from upsert_platform.sql.rendered import BOOLEAN, Rendered, first_failure, made
@@ -79,6 +80,8 @@ def read_query(tokens: tuple[Token, ...], lookup: Lookup) -> Relation:
         Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
     for index, token in enumerate(tokens[:-1]):
+        if token.is_word(WATERMARK_FUNCTION):
+            raise NeedsState(f"{WATERMARK_FUNCTION} is {ONLY}", token.line)
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):
             raise NeedsState(f"a table function or window in FROM is {ONLY}", token.line)
     parsed = parse_query(tokens, "query")

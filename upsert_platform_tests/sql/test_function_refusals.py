@@ -58,7 +58,7 @@ from upsert_platform_tests.sql.declared_columns import spark_sql
         ("INTERVAL '1' DAY", "an INTERVAL stands behind a date or a time: ts + INTERVAL '1' DAY"),
         ("i + INTERVAL '1-6' YEAR TO MONTH", "an interval is added to a date or a time, not to INT"),
         ("t + INTERVAL '1' MONTH", "only SECOND, MINUTE, HOUR and DAY are added"),
-        ("CURRENT_WATERMARK(ts)", "no watermark stands at a row: late rows are applied"),
+        ("CURRENT_WATERMARK(ts)", "it stands in the select list, WHERE or GROUP BY of INSERT INTO ... SELECT"),
         ("unknown_column", "unknown column 'unknown_column'"),
         ("arr[1, 2]", "one index or key"),
     ],

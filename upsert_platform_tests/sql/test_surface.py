@@ -201,6 +201,11 @@ LINES: Final = {
         " FROM views) t GROUP BY uid",
         "engine/statements.py", "groups of an except all",
     ),
+    "low: CURRENT_WATERMARK": (
+        "uid INT, page STRING", "uid", "SELECT uid, page FROM views WHERE ts > CURRENT_WATERMARK(ts) OR"
+        " CURRENT_WATERMARK(ts) IS NULL",
+        "engine/test_watermark.py", "class Stands",
+    ),
 }  # fmt: skip
 """Columns and key of a target (empty for none), the statement, and the file of its oracle with words there."""
 REFUSED: Final = {
@@ -208,10 +213,6 @@ REFUSED: Final = {
         "INSERT INTO log SELECT uid, window_start, COUNT(*) FROM TABLE(SESSION(TABLE orders PARTITION BY uid,"
         " DESCRIPTOR(ts), INTERVAL '10' MINUTES)) GROUP BY uid, window_start, window_end",
         "rows of SESSION windows are written once these are closed where the rows of the table are only added",
-    ),
-    "low: CURRENT_WATERMARK": (
-        "INSERT INTO target SELECT oid, kind FROM orders WHERE ts > CURRENT_WATERMARK(ts)",
-        "no watermark stands at a row",
     ),
     "low: MATCH_RECOGNIZE": (
         "INSERT INTO target SELECT * FROM views MATCH_RECOGNIZE (PARTITION BY uid ORDER BY ts MEASURES A.secs AS a"

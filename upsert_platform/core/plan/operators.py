@@ -112,18 +112,46 @@ class Window(OverOne):
     closing: Closing | None = field(default=None, repr=False)
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def added(self) -> tuple[Field, ...]:
+        """The columns that it adds."""
         kind = next(item.type for item in self.input.fields if item.name == self.time)
         start, end, last = self.names
         plain = replace(kind, nullable=False, precision=3)
         edge = LogicalType(type(kind.name).TIMESTAMP, precision=3, nullable=False)
-        return (*self.input.fields, Field(start, edge), Field(end, edge), Field(last, plain))
+        return Field(start, edge), Field(end, edge), Field(last, plain)
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        return (*self.input.fields, *self.added)
+
+    @property
+    def copies(self) -> bool:
+        """Return whether a row may fall into several windows."""
+        return self.kind not in ("tumble", "watermark")
 
     @property
     def keys(self) -> Keys:
-        if self.kind == "tumble":
+        if not self.copies:
             return self.input.keys
         return tuple(key | {self.names[0], self.names[1]} for key in self.input.keys)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark(Window):
+    """Adds the watermark that stands as a batch begins, as a column of all its rows: null before there is one.
+
+    It has the clock of a window, which `names` names three times, and no window.
+    """
+
+    @property
+    def added(self) -> tuple[Field, ...]:
+        kind = next(item.type for item in self.input.fields if item.name == self.time)
+        return (Field(self.names[1], replace(kind, nullable=True, precision=3)),)
+
+    @classmethod
+    def of(cls, node: Node, time: str, name: str, closing: Closing) -> Watermark:
+        """The watermark behind a column of event time."""
+        return cls(node, "watermark", time, 0, 0, 0, (name, name, name), closing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def _is_unique(node: Node, known: Names) -> bool:
         case Lookup() | TopN() | Session() | Over() | Temporal():
             return _is_unique(node.input, _following(node.input, known & _names(node.input)))
         case Window():
-            edge = node.kind == "tumble" or _edges(node, known) >= set(node.names)
+            edge = not node.copies or _edges(node, known) >= set(node.names)
             return edge and _is_unique(node.input, _following(node.input, known & _names(node.input)))
         case Join(kind="semi" | "anti"):
             return _is_unique(node.left, known)

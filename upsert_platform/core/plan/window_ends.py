@@ -15,6 +15,7 @@ from upsert_platform.core.plan.operators import (
     Node,
     Project,
     Union,
+    Watermark,
     Window,
 )
 from upsert_platform.core.plan.over import Over
@@ -31,7 +32,7 @@ def closing_ends(node: Node, name: str) -> tuple[str, ...]:
     """
     match node:
         case Window():
-            if name == node.names[1]:
+            if name == node.names[1] and not isinstance(node, Watermark):
                 return (name,) if node.closing is not None else ()
             return _of_input(node.input, name)
         case Session():

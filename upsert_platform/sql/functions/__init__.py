@@ -33,9 +33,7 @@ VARYING: Final = _words(
 )
 """Functions that give another value when a batch is written again."""
 _NOT_THERE: Final = {
-    "CURRENT_WATERMARK": "rows are read in batches, and no watermark stands at a row: late rows are applied, SET"
-    " 'table.exec.emit.allow-lateness' skips those of windows that have closed, and ts > CURRENT_TIMESTAMP - INTERVAL"
-    " '1' DAY those that are older than a day when they are read",
+    times.WATERMARK_FUNCTION: "it stands in the select list, WHERE or GROUP BY of INSERT INTO ... SELECT",
     "SOURCE_WATERMARK": "micro-batches have no watermarks",
     "HASH_CODE": "use MD5 or SHA256",
     "JSON_QUOTE": "use JSON_STRING",

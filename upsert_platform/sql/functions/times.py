@@ -301,6 +301,8 @@ def _convert_tz(arguments: Sequence[Rendered]) -> Rendered:
 
 _NOW: Final = truncate("CURRENT_TIMESTAMP()", LTZ3)
 _TIME_OF_DAY: Final = "(UNIX_MICROS(CURRENT_TIMESTAMP()) DIV 1000000 * 1000000 % 86400000000)"
+WATERMARK_FUNCTION: Final = "CURRENT_WATERMARK"
+"""It stands for a column that `sql.planning` adds."""
 CLOCKS: Final = {
     **dict.fromkeys(("NOW", "CURRENT_TIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PROCTIME"), (_NOW, LTZ3)),
     "LOCALTIMESTAMP": (truncate("LOCALTIMESTAMP()", TIMESTAMP3), TIMESTAMP3),

@@ -26,6 +26,7 @@ from upsert_platform.core.plan import (
     Temporal,
     Union,
     Unnest,
+    Watermark,
     Window,
     closing_ends,
 )
@@ -145,6 +146,36 @@ def closing_window(
     scan, column = found
     delay = _delay(table, column)
     return replace(node, closing=Closing(scan.table, column, delay + lateness))
+
+
+def with_watermark(node: Node, time: str, name: str, find: Callable[[str], object]) -> Watermark:
+    """Rows with the watermark of a column that tells the event time of their table.
+
+    Args:
+        name: of the column that is added.
+
+    Raises:
+        Fault: rows change, or no table tells the watermark.
+    """
+    if not node.appends:
+        raise Fault(
+            "CURRENT_WATERMARK stands in queries whose rows are only added: a row that is taken back would meet another"
+            " watermark than it met when it came",
+            0,
+        )
+    below = node
+    while isinstance(below, Window):
+        below = below.input
+    found = _column_of(below, time) if time in {field.name for field in below.fields} else None
+    table = find(found[0].table) if found is not None else None
+    if found is None or not isinstance(table, Table):
+        raise Fault(
+            "CURRENT_WATERMARK takes the WATERMARK column of one table, as it is, and not out of a join, a union or a"
+            " grouping: call it in a subquery of that table alone",
+            0,
+        )
+    scan, column = found
+    return Watermark.of(node, time, name, Closing(scan.table, column, _delay(table, column)))
 
 
 def _column_of(node: Node, name: str) -> tuple[Scan, str] | None:

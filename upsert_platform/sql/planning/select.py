@@ -22,6 +22,7 @@ from upsert_platform.sql.planning.aggregates import (
     is_aggregate,
     without_zeros,
 )
+from upsert_platform.sql.planning.closing import with_watermark
 from upsert_platform.sql.planning.constants import constant_rows
 from upsert_platform.sql.planning.from_clause import Common, Find, View
 from upsert_platform.sql.planning.group_windows import group_window
@@ -29,11 +30,13 @@ from upsert_platform.sql.planning.groupings import Groupings, read_groupings
 from upsert_platform.sql.planning.joins import conjuncts, with_columns
 from upsert_platform.sql.planning.laterals import LateralJoin
 from upsert_platform.sql.planning.overs import over_rows, with_named_windows
-from upsert_platform.sql.planning.scope import Columns, Names, Rank, Relation, as_type, common_type
+from upsert_platform.sql.planning.scope import Columns, Named, Names, Rank, Relation, as_type, common_type
 from upsert_platform.sql.planning.sets import common_rows, counted_rows
 from upsert_platform.sql.planning.state_ttl import read_ttls, with_ttl
+from upsert_platform.sql.planning.watermarks import WATERMARKS, watermark_calls
 from upsert_platform.sql.planning.where_clause import is_list, taken_values
 from upsert_platform.sql.planning.windows import refuse_tables_of_functions, unwrap_tables
+from upsert_platform.sql.reader import Fault
 
 _RANK_TYPE: Final = LogicalType(TypeName.BIGINT, nullable=False)
 
@@ -207,8 +210,13 @@ class _Planner(LateralJoin):
         if isinstance(ttls, str):
             raise self.fault(ttls, node)
         self.ttls = ttls
+        watermarks = watermark_calls(node)
+        if isinstance(watermarks, exp.Expr):
+            raise self.fault(f"{watermarks.sql()} stands in the select list, WHERE or GROUP BY", watermarks)
         where = node.args.get("where")
         relation, named, parts, _ = self.from_rows(node, conjuncts(where.this if where else None))
+        tables = {item.qualifiers for item in named}
+        relation, named = self._with_watermarks(relation, named, watermarks)
         relation = self.where_rows(relation, named, parts)
         columns = Columns(named, self.first_line)
         items = self.items_of(node, columns)
@@ -230,7 +238,6 @@ class _Planner(LateralJoin):
                 asked = [value for _, value in items] + ([having.this] if having is not None else [])
             groupings = self._group(group, columns)
             grouped = group_rows(rows, columns, self.names, groupings=groupings, asked=asked)
-            tables = {item.qualifiers for item in named}
             ttl = ttls.of(*tables) if len(tables) == 1 and not node.args.get("joins") else None
             below, rows, columns = rows, grouped.node, grouped.columns
             rows = rows if ttl is None else with_ttl(rows, below, ttl)
@@ -256,6 +263,25 @@ class _Planner(LateralJoin):
             result = replace(result, node=distinct_rows(result.node))
         limited = self._limited(node, result, len(hidden))
         return replace(limited, columns=limited.columns[: len(limited.columns) - len(hidden)])
+
+    def _with_watermarks(
+        self, relation: Relation, named: list[Named], watermarks: Sequence[tuple[str, exp.Expr]]
+    ) -> tuple[Relation, list[Named]]:
+        """The rows with the watermarks that are asked for, each as a column under the name that stands for the call."""
+        added: dict[str, Field] = {}
+        for shown, argument in watermarks:
+            found = Columns(named, self.first_line).find(argument) if isinstance(argument, exp.Column) else None
+            if found is None or found[1]:
+                raise self.fault("CURRENT_WATERMARK takes a column, for which a table declares a WATERMARK", argument)
+            time = found[0].field.name
+            if time not in added:
+                try:
+                    node = with_watermark(relation.node, time, self.names.fresh("watermark"), self.find)
+                except Fault as fault:
+                    raise self.fault(fault.message, argument) from None
+                relation, added[time] = replace(relation, node=node), node.fields[-1]
+            named = [*named, Named((WATERMARKS,), shown, added[time], shared=True)]
+        return relation, named
 
     def _arguments(
         self, rows: Node, columns: Columns, asked: Sequence[exp.Expr]
