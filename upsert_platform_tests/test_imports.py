@@ -56,7 +56,7 @@ ROOMS: Mapping[str, set[str]] = {
     "discovery": VOCABULARY
     | {"formats", "kafka", "sync", "declarations", "changelog", "maxcompute.types", "tablestore.types"},
     "graph": VOCABULARY
-    | {"sync", "proofs", "changelog", "engine", "maxcompute", "spark", "declarations.starter", "writing.outcomes"}
+    | {"sync", "proofs", "changelog", "engine", "maxcompute", "spark", "declarations.starter"}
     | {"discovery"},
     "definitions": VOCABULARY | {"graph", "sync"},
     "demo": VOCABULARY | {"graph", "sync", "changelog", "local", "referee"},

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.capabilities import AddsColumns, ComparesSchema, HoldsLess
+from upsert_platform.core.capabilities import AddsColumns, ComparesSchema, HoldsLess, Shares
 from upsert_platform.core.destination import (
     BatchSpan,
     DestinationState,
@@ -31,7 +31,7 @@ from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import Written, opener_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from upsert_platform.postgres.reader import HeldRows
     from upsert_platform.postgres.stage import StageStats
@@ -188,12 +188,12 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
 
         return KeyRows(self.table, self._found.columns)
 
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
+    def _shares(self) -> Shares:
         """Rows by ranges of pages."""
-        from upsert_platform.postgres.reader import RANGES_DDL, RangeRows, page_ranges
+        from upsert_platform.postgres.reader import RangeRows, page_ranges
 
         ranges = page_ranges(self._session, self.table)
-        return self._rows_of_ranges(spark, ranges, RANGES_DDL, RangeRows(self.table))
+        return Shares(len(ranges), RangeRows(self.table, ranges))
 
     def holding(self) -> HeldRows | None:
         """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""

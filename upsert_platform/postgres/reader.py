@@ -6,7 +6,7 @@ Runs in Spark workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -27,7 +27,6 @@ from upsert_platform.postgres.types import Found, casts_of, changes_values, crea
 from upsert_platform.writing.blocks import by_halves
 
 Batches = Iterator[pa.RecordBatch]
-RANGES_DDL: Final = "first BIGINT, last BIGINT"
 _PAGES: Final = 8192
 """Pages of 8 KB of a range: 64 MB."""
 _MOST_RANGES: Final = 1024
@@ -36,7 +35,7 @@ _MOST_KEYS: Final = 100_000
 """Keys that are looked up at once."""
 
 
-def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]:
+def page_ranges(session: Session, table: PostgresTable) -> Sequence[tuple[int, int]]:
     """Ranges of pages of a table: of the first and the page after the last; (0, -1) for a table that has none itself.
 
     A partitioned table's rows are in its partitions, a view has no pages, and Hologres no places of rows: those are
@@ -75,15 +74,16 @@ def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches
 
 @dataclass(frozen=True)
 class RangeRows:
-    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported."""
+    """A function for ``mapInArrow`` from numbers of ranges to their rows; of a `snapshot` where one is exported."""
 
     table: PostgresTable
+    ranges: Sequence[tuple[int, int]]
     snapshot: str = ""
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for bounds in batch.to_pylist():
-                first, last = bounds["first"], bounds["last"]
+    def __call__(self, numbers: Batches) -> Batches:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                first, last = self.ranges[number]
                 clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
                 where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
                 yield from _selected(self.table, where, snapshot=self.snapshot)

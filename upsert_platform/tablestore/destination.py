@@ -27,7 +27,7 @@ from upsert_platform.writing.lease import RenewedLease
 from upsert_platform.writing.outcomes import opener_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 _MANY_KEYS: Final = 10_000
 """Keys from which on it is asked how large the table is."""
@@ -116,13 +116,13 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
 
         return fetching_task(self.table)
 
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
-        """Rows by the table's partitions."""
+    def _shares(self, ranges: Sequence[str] | None = None) -> Shares:
+        """Rows by ranges, the table's partitions unless others are given."""
         from upsert_platform.tablestore.ranges import read_ranges
-        from upsert_platform.tablestore.reader import RANGES_DDL, scanning_task
+        from upsert_platform.tablestore.reader import RangeRows
 
-        ranges = [(bounds,) for bounds in read_ranges(self.table)]
-        return self._rows_of_ranges(spark, ranges, RANGES_DDL, scanning_task(self.table))
+        found = tuple(ranges or read_ranges(self.table))
+        return Shares(len(found), RangeRows(self.table, found))
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
         """Rows of keys, 100 per request; all rows, by ranges, of a table that has few others."""
@@ -131,20 +131,9 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
         if _MANY_KEYS <= rows <= MOST_TOLD_KEYS:
             ranges, size = measured_ranges(self.table)
             if size <= rows * _SCANNED_BYTES:
-                return self._by_ranges(lambda: ranges)
+                return RowsByShare(partial(self._shares, ranges), others=True)
         return super().reads_in_tasks(since=since, rows=rows)
 
     def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """All rows, by ranges."""
-        from upsert_platform.tablestore.ranges import read_ranges
-
-        return None if self.holder() else self._by_ranges(partial(read_ranges, self.table))
-
-    def _by_ranges(self, ranges_of: Callable[[], Sequence[str]]) -> RowsByShare:
-        from upsert_platform.tablestore.reader import RangeRows
-
-        def opened() -> Shares:
-            ranges = tuple(ranges_of())
-            return Shares(len(ranges), RangeRows(self.table, ranges))
-
-        return RowsByShare(opened, others=True)
+        return None if self.holder() else RowsByShare(self._shares, others=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
-from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, WritesInTask
+from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, Shares, WritesInTask
 from upsert_platform.core.destination import Destination, DestinationState, KeepRefused, Lease, Verdict
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
@@ -172,18 +172,6 @@ class ControlledTable(Destination, Resets):
         wanted = keys.select(*[f"`{name}`" for name in self.primary_key]).distinct()
         return wanted.mapInArrow(fetch, self._schema)
 
-    def _rows_of_ranges(
-        self, spark: SparkSession, ranges: list[tuple[Any, ...]], ddl: str, scan: Callable[[Any], Any]
-    ) -> DataFrame:
-        """Rows of ranges, a task per range, in declared types.
-
-        Args:
-            ddl: of the ranges.
-            scan: a function for ``mapInArrow`` from ranges to rows.
-        """
-        frame = spark.createDataFrame(ranges, ddl).repartition(len(ranges))
-        return frame.mapInArrow(scan, self._schema)
-
     @property
     def _schema(self) -> str:
         return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
@@ -197,16 +185,19 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks):
         """Return a function for ``mapInArrow`` from keys to the rows that have them; it can be pickled."""
 
     @abstractmethod
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
-        """Return every row in declared types."""
+    def _shares(self) -> Shares:
+        """Return the shares in which tasks read all rows."""
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
-        """Rows of the table in declared types: all, by ranges, or those of some keys.
+        """Rows of the table in declared types: all, a task per share, or those of some keys.
 
         Args:
             keys: columns named as the primary key. Duplicates are asked for once.
         """
-        return self._all_rows(spark) if keys is None else self._rows_of_keys(keys, self._fetching())
+        if keys is not None:
+            return self._rows_of_keys(keys, self._fetching())
+        shares = self._shares()
+        return spark.range(0, shares.count, 1, shares.count).mapInArrow(shares.read, self._schema)
 
     def writes_in_task(self) -> bool:
         """Always."""
