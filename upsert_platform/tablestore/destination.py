@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,18 +16,17 @@ from upsert_platform.core.capabilities import (
     Shares,
     WritesByMode,
 )
-from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
-from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
+from upsert_platform.core.destination import BatchSpan, WriteReport
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, difference_of, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.writing.controlled import RowByRow
-from upsert_platform.writing.lease import RenewedLease
-from upsert_platform.writing.outcomes import opener_of
+from upsert_platform.writing.lease import RenewedLease, Terms
+from upsert_platform.writing.outcomes import Written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from upsert_platform.writing.refused_output import OpenFile
 
 _MANY_KEYS: Final = 10_000
 """Keys from which on it is asked how large the table is."""
@@ -36,7 +35,9 @@ _SCANNED_BYTES: Final = 512
 request for rows is charged with 4 KB for each, one for a range with what it reads."""
 
 
-class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, ExpiresRows, ComparesSchema):
+class TablestoreDestination(
+    ControlledDestination, RowByRow[TablestoreTable], WritesByMode, ExpiresRows, ComparesSchema
+):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -82,33 +83,19 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
         seconds = -1 if described is None else int(described.table_options.time_to_live)
         return seconds if seconds > 0 else None
 
-    def write(
-        self,
-        changes: DataFrame | RowsOfTask | RowsOfTasks,
-        *,
-        span: BatchSpan,
-        lease: Lease,
-        keep_refused: KeepRefused = drop_nothing,
-    ) -> WriteReport:
-        """Applies a change frame, then records the span under the lease's epoch.
-
-        Rows are put and deleted by key, so a replay after a failure converges.
-
-        Raises:
-            DestinationError: the write failed for good; nothing is recorded as applied.
-            LeaseHeldError: the lease was lost, or ends before the write can.
-            RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
-        """
+    def _writing(self, terms: Terms, open_file: OpenFile | None) -> AbstractContextManager[Any]:
         from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
-        assert isinstance(lease, RenewedLease)
-        lease.check()
-        started = time.monotonic()
-        task = writing_task(self.table, terms=lease.terms, open_file=opener_of(keep_refused))
-        written = self._write_by_tasks(changes, self.table, task, TaskStats, keep=keep_refused)
+        return nullcontext((writing_task(self.table, terms=terms, open_file=open_file), TaskStats))
+
+    def _commit(self, written: Written[Any], span: BatchSpan, lease: RenewedLease) -> Written[Any]:
+        """Records the span under the lease's epoch."""
         written.keep_refused()
         self._record_applied(span, lease)
+        return written
+
+    def _report(self, written: Written[Any], *, started: float, seconds: float) -> WriteReport:
         return report_of(written, started=started)
 
     def _fetching(self) -> Callable[[Any], Any]:
