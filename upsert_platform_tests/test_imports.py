@@ -116,7 +116,7 @@ IN_WORKERS = (
     "mysql.landing", "mysql.text_values", "mysql.canonical", "mysql.chunk_sums", "mysql.proof_tasks",
     "changelog.replays", "changelog.summed_in_tasks", "engine.native_insert",
     "changelog.check_task", "changelog.compared_rows", "core.task_runner",
-    "postgres.stage", "postgres.reader", "postgres.merge",
+    "postgres.stage", "postgres.reader",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

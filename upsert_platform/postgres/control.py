@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from upsert_platform.core.destination import Verdict
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.postgres.client import Session, result_of
-from upsert_platform.postgres.names import literal
+from upsert_platform.postgres.sql import literal
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.writing.controlled import Control, ControlRecord
 from upsert_platform.writing.lease import Tenure

@@ -131,7 +131,7 @@ class PostgresDestination(RowByRow[PostgresTable], HoldsLess, ComparesSchema, Ad
         return self._merged(written, span, lease)
 
     def _merged(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
-        from upsert_platform.postgres.merge import Merge
+        from upsert_platform.postgres.stage import Merge
 
         lease.check()
         with connected(self.table.settings) as connection, connection.transaction():

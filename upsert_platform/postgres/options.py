@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from pydantic import BeforeValidator, SecretStr, field_validator
 
 from upsert_platform.core.options import Boolean, PositiveDuration, option
-from upsert_platform.postgres.names import Name, parse_name
+from upsert_platform.postgres.sql import Name, parse_name
 from upsert_platform.writing.options import WrittenSettings, lowered
 
 _SCHEMA: Final = "currentSchema"

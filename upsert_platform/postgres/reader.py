@@ -16,15 +16,14 @@ import pyarrow as pa
 from upsert_platform.core.connector import KeyReader
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.types import LogicalType
+from upsert_platform.formats.columns import schema_of
 from upsert_platform.postgres.client import Session, connected
-from upsert_platform.postgres.decode import query_rows, schema_of
-from upsert_platform.postgres.encode import given_rows
-from upsert_platform.postgres.names import literal, quote
+from upsert_platform.postgres.copy import given_rows, query_rows
 from upsert_platform.postgres.options import PostgresSettings
 from upsert_platform.postgres.schema import prepare_table
+from upsert_platform.postgres.sql import Found, casts_of, changes_values, created_type, literal, quote, same_values
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, casts_of, changes_values, created_type, same_values
-from upsert_platform.writing.blocks import by_halves
+from upsert_platform.writing.blocks import blocks, by_halves
 
 Batches = Iterator[pa.RecordBatch]
 _PAGES: Final = 8192
@@ -57,7 +56,9 @@ def page_ranges(session: Session, table: PostgresTable) -> Sequence[tuple[int, i
 def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     """The first rows of a table, by key, in declared types."""
     order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
-    return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of(table.types))
+    return pa.Table.from_batches(
+        _selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of([*table.types.items()])
+    )
 
 
 def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
@@ -103,11 +104,10 @@ class KeyRows:
         def having(keys: pa.RecordBatch) -> list[pa.RecordBatch]:
             return list(_selected(self.table, f" JOIN {given_rows(keys, key)} ON {same}"))
 
-        for batch in batches:
-            for start in range(0, batch.num_rows, _MOST_KEYS):
-                for _, rows in by_halves(batch.slice(start, _MOST_KEYS), having, _is_no_value):
-                    # A key that no value of the column's type can be has no row.
-                    yield from rows if isinstance(rows, list) else ()
+        for block in blocks(batches, rows=_MOST_KEYS):
+            for _, rows in by_halves(block, having, _is_no_value):
+                # A key that no value of the column's type can be has no row.
+                yield from rows if isinstance(rows, list) else ()
 
 
 def _is_no_value(error: Exception) -> bool:
@@ -163,7 +163,7 @@ class HeldRows:
         with connected(self.settings) as connection:
             # A function in FROM gives its rows in their order.
             found = query_rows(connection, casts_of(self.types, self.found), source, self.types)
-            rows = pa.Table.from_batches(found, schema_of(self.types)).combine_chunks()
+            rows = pa.Table.from_batches(found, schema_of([*self.types.items()])).combine_chunks()
         for name in self.types:
             index = batch.schema.get_field_index(name)
             batch = batch.set_column(index, batch.schema.field(index), rows.column(name).combine_chunks())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
 from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, Shares, WritesInTask
 from upsert_platform.core.destination import (
@@ -23,9 +23,9 @@ from upsert_platform.core.destination import (
     WriteReport,
     drop_nothing,
 )
-from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.core.types import arrow_type, spark_type
+from upsert_platform.writing.declared import WrittenTable
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, Terms
 from upsert_platform.writing.notices import warn_once
@@ -39,19 +39,7 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class CheckedTable(Protocol):
-    """A checked declaration of a table."""
-
-    @property
-    def settings(self) -> WrittenSettings: ...
-
-    @property
-    def mask(self) -> Mask: ...
-
-
-_Table = TypeVar("_Table", bound=CheckedTable)
+_Table = TypeVar("_Table", bound="WrittenTable[Any]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +247,7 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks, Generic[_Table]):
 
     @property
     def _schema(self) -> str:
-        return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
+        return ", ".join(f"`{name}` {spark_type(logical)}" for name, logical in self.table.types.items())
 
     def writes_in_task(self) -> bool:
         """Always."""
@@ -277,7 +265,7 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks, Generic[_Table]):
         """Rows of keys."""
         import pyarrow as pa
 
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
+        fields = [pa.field(name, arrow_type(logical)) for name, logical in self.table.types.items()]
         return FewRows(self._fetching(), pa.schema(fields), most)
 
 

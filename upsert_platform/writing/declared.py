@@ -1,16 +1,47 @@
-"""Checks of declared tables that every database makes alike."""
+"""Declared tables of databases: the parts that all have alike, and the checks that every database makes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Self, TypeVar
 
 from upsert_platform.core.errors import Problem
+from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.options import nearest
 from upsert_platform.core.types import LogicalType
+from upsert_platform.writing.options import WrittenSettings
 
+S = TypeVar("S", bound=WrittenSettings)
 NameProblem = Callable[[str], str | None]
 """The rule that a name of a column breaks, as the end of a sentence; None where it breaks none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenTable(Generic[S]):
+    """A declared table that passed its checks.
+
+    Attributes:
+        name: as declared.
+        columns: physical, in declared order, as change frames carry them.
+        mask: what messages do not show.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    settings: S
+    mask: Mask = NO_MASK
+
+    @classmethod
+    def of(cls, table: Table, settings: S, **own: Any) -> Self:
+        """The checked form of a declared table, with what its system knows beside these fields."""
+        return cls(name=table.name, columns=table.physical_columns, settings=settings, mask=Mask.of(table), **own)
+
+    @property
+    def types(self) -> dict[str, LogicalType]:
+        """Column to type."""
+        return {column.name: column.type for column in self.columns if column.type is not None}
 
 
 def without_effect(table: Table, reasons: Mapping[str, str]) -> Iterator[Problem]:
