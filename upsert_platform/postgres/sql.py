@@ -6,15 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import BYTES, NESTED, TEXTS, LogicalType, TypeName
 
 MOST_BYTES: Final = 63
 """Bytes of a name; the server cuts longer ones off, which would make two names one."""
 _PART: Final = r'("(?:[^"]|"")+"|[^".]+)'
 _NAME: Final = re.compile(rf"(?:{_PART}\.)?{_PART}")
-TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
-BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
-_NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 
 
 class Name(NamedTuple):
@@ -116,7 +113,7 @@ class Found(NamedTuple):
 
 def is_array(logical: LogicalType) -> bool:
     """Return whether PostgreSQL holds the type as an array: an array of scalars."""
-    return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in _NESTED
+    return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in NESTED
 
 
 def element_of(logical: LogicalType) -> LogicalType:
@@ -126,7 +123,7 @@ def element_of(logical: LogicalType) -> LogicalType:
 
 def is_json(logical: LogicalType) -> bool:
     """Return whether the type is held as JSON."""
-    return logical.name in _NESTED and not is_array(logical)
+    return logical.name in NESTED and not is_array(logical)
 
 
 def scalar_of(logical: LogicalType) -> Scalar:
