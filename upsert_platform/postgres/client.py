@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.errors import DestinationError, EndpointError, hide
@@ -80,12 +80,8 @@ def translated(settings: PostgresSettings) -> Iterator[None]:
 @contextmanager
 def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
     """A connection of its own, with errors `translated`."""
-    connection = connect(settings)
-    try:
-        with translated(settings):
-            yield connection
-    finally:
-        connection.close()
+    with closing(connect(settings)) as connection, translated(settings):
+        yield connection
 
 
 class Session:

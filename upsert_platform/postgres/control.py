@@ -73,8 +73,7 @@ class ControlTable(Control):
 
     def tenure(self) -> Tenure:
         """The lease of the row."""
-        record, _ = self.read()
-        return record.tenure
+        return self.read()[0].tenure
 
     def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
         """Stores a lease, and columns beside it. Creates the control table and the row when they are missing."""

@@ -7,7 +7,6 @@ of COPY; forms of values are those of the types' receive functions. What a query
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,20 +17,12 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from upsert_platform.core.errors import DestinationError
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import BYTES, LogicalType, TypeName, arrow_type
 from upsert_platform.formats.json.decoder import JsonDecoder
 from upsert_platform.formats.json.encoder import json_values
 from upsert_platform.formats.options import JsonSettings
-from upsert_platform.postgres.sql import (
-    BYTES,
-    element_of,
-    is_array,
-    is_json,
-    literal,
-    scalar_of,
-    staged_columns,
-    text_of,
-)
+from upsert_platform.formats.text_columns import read_texts
+from upsert_platform.postgres.sql import element_of, is_array, is_json, literal, scalar_of, staged_columns, text_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -183,17 +174,13 @@ def query_rows(
 
 
 def _batch(text: bytearray, types: Mapping[str, LogicalType]) -> pa.RecordBatch:
-    plain = [str(place) for place in range(len(types))]
-    table = csv.read_csv(
-        io.BytesIO(text),
-        read_options=csv.ReadOptions(column_names=plain, block_size=len(text) + 1, use_threads=False),
+    table = read_texts(
+        text,
+        len(types),
         parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        convert_options=csv.ConvertOptions(
-            column_types=dict.fromkeys(plain, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
     pairs = zip(table.columns, types.values(), strict=True)
     return pa.RecordBatch.from_arrays([values_of(item.combine_chunks(), logical) for item, logical in pairs], [*types])

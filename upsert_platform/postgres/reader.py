@@ -6,14 +6,14 @@ Runs in Spark workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, Self
 
 import pyarrow as pa
 
-from upsert_platform.core.connector import KeyReader
+from upsert_platform.core.connector import KeysInTask
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.types import LogicalType
 from upsert_platform.formats.columns import schema_of
@@ -56,9 +56,7 @@ def page_ranges(session: Session, table: PostgresTable) -> Sequence[tuple[int, i
 def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     """The first rows of a table, by key, in declared types."""
     order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
-    return pa.Table.from_batches(
-        _selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of([*table.types.items()])
-    )
+    return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), table.schema)
 
 
 def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
@@ -115,18 +113,16 @@ def _is_no_value(error: Exception) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresKeyReader(KeyReader):
+class PostgresKeyReader(KeysInTask):
     """Rows for lookups by key: sends keys to the server, which joins them with the table."""
 
     table: PostgresTable
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[pa.Table], Batches]]:
+    def fetching(self) -> KeyRows:
         """Compares the table with its declaration; each question has a connection of its own."""
         with closing(Session(self.table.settings)) as session:
             found = prepare_table(session, self.table, written=False, keyed=False)
-        fetch = KeyRows(self.table, found.columns)
-        yield lambda keys: fetch(iter(keys.to_batches()))
+        return KeyRows(self.table, found.columns)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,7 @@ from upsert_platform.core.model import Table
 from upsert_platform.core.options import read_settings
 from upsert_platform.postgres.options import HologresSettings, PostgresSettings
 from upsert_platform.postgres.sql import MOST_BYTES, Name, is_array, is_json, parse_name
-from upsert_platform.writing.declared import (
-    WrittenTable,
-    column_problems,
-    control_problem,
-    key_problems,
-    without_effect,
-)
+from upsert_platform.writing.declared import WrittenTable, column_problems, control_problem, without_effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,12 +84,11 @@ def _name_problems(table: Table, settings: PostgresSettings) -> Iterator[Problem
 
 
 def _column_problems(table: Table) -> Iterator[Problem]:
-    yield from column_problems(
-        table, system="a PostgreSQL", name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None
-    )
-    if not table.primary_key:
-        rule = "a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it"
-        yield Problem(f"table '{table.name}': {rule}", table.location)
-    yield from key_problems(
-        table, is_key_type=lambda kind: not (is_json(kind) or is_array(kind)), types="use a scalar type"
+    return column_problems(
+        table,
+        system="a PostgreSQL",
+        name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None,
+        is_key_type=lambda kind: not (is_json(kind) or is_array(kind)),
+        key_types="use a scalar type",
+        keyless="rows are put and deleted by it",
     )

@@ -12,7 +12,7 @@ from upsert_platform.core.options import read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.options import InsertMode, TablestoreSettings
 from upsert_platform.tablestore.types import StoredType, primary_key_type, stored_type
-from upsert_platform.writing.declared import WrittenTable, column_problems, control_problem, key_problems
+from upsert_platform.writing.declared import WrittenTable, column_problems, control_problem
 
 _KEY_TYPES: Final = (
     "a Tablestore key is STRING, INTEGER or BINARY. Use a character, integer, decimal, date, time or binary type"
@@ -121,14 +121,19 @@ def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterato
         )
     if settings is not None:
         yield from control_problem(table, control=settings.control_table, stored=settings.table_name or table.name)
-    yield from column_problems(table, system="a Tablestore", name_problem=_name_problem)
     if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
         yield Problem(
             f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
             f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
             table.location,
         )
-    yield from key_problems(table, is_key_type=lambda kind: primary_key_type(kind) is not None, types=_KEY_TYPES)
+    yield from column_problems(
+        table,
+        system="a Tablestore",
+        name_problem=_name_problem,
+        is_key_type=lambda kind: primary_key_type(kind) is not None,
+        key_types=_KEY_TYPES,
+    )
     attributes = [name for name in names if name not in table.primary_key]
     version = settings.version_column if settings is not None else None
     if len(attributes) + (version is not None) > limits.MAX_COLUMNS_PER_ROW:

@@ -24,7 +24,7 @@ from upsert_platform.core.destination import (
     drop_nothing,
 )
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
-from upsert_platform.core.types import arrow_type, spark_type
+from upsert_platform.core.types import spark_type
 from upsert_platform.writing.declared import WrittenTable
 from upsert_platform.writing.judge import Judge
 from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, Terms
@@ -263,10 +263,7 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks, Generic[_Table]):
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys."""
-        import pyarrow as pa
-
-        fields = [pa.field(name, arrow_type(logical)) for name, logical in self.table.types.items()]
-        return FewRows(self._fetching(), pa.schema(fields), most)
+        return FewRows(self._fetching(), self.table.schema, most)
 
 
 @dataclass(frozen=True)

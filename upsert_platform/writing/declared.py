@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.options import nearest
-from upsert_platform.core.types import LogicalType
+from upsert_platform.core.types import LogicalType, arrow_type
 from upsert_platform.writing.options import WrittenSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 S = TypeVar("S", bound=WrittenSettings)
 NameProblem = Callable[[str], str | None]
@@ -43,6 +46,13 @@ class WrittenTable(Generic[S]):
         """Column to type."""
         return {column.name: column.type for column in self.columns if column.type is not None}
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns in Arrow."""
+        import pyarrow as pa
+
+        return pa.schema([pa.field(name, arrow_type(logical)) for name, logical in self.types.items()])
+
 
 def without_effect(table: Table, reasons: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a warning for each declared option that has no effect.
@@ -56,11 +66,24 @@ def without_effect(table: Table, reasons: Mapping[str, str]) -> Iterator[Problem
             yield Problem(f"table '{table.name}': '{name}' has no effect: {reason}", place, "warning")
 
 
-def column_problems(table: Table, *, system: str, name_problem: NameProblem) -> Iterator[Problem]:
-    """Yield the columns that are no physical ones, or have a name that the system does not take.
+def column_problems(
+    table: Table,
+    *,
+    system: str,
+    name_problem: NameProblem = lambda name: None,
+    is_key_type: Callable[[LogicalType], bool] = lambda kind: True,
+    key_types: str = "",
+    keyless: str = "",
+) -> Iterator[Problem]:
+    """Yield what is wrong with the columns of a table, and with its primary key.
+
+    Columns have to be physical, with names that the system takes; those of the key are among them, once each, and of
+    types that keys can have.
 
     Args:
         system: with its article: ``a Tablestore``.
+        key_types: which types are taken, as the end of a sentence.
+        keyless: why a table needs a key, as the end of a sentence; empty where it may have none.
     """
     physical = {column.name for column in table.physical_columns}
     for column in table.columns:
@@ -71,15 +94,9 @@ def column_problems(table: Table, *, system: str, name_problem: NameProblem) -> 
             yield Problem(f"{what} {rule}", place)
         elif rule_of_name := name_problem(column.name):
             yield Problem(f"{what}: {rule_of_name}; rename the column", place)
-
-
-def key_problems(table: Table, *, is_key_type: Callable[[LogicalType], bool], types: str) -> Iterator[Problem]:
-    """Yield the columns of the primary key that are none, stand twice, or are of a type that keys cannot have.
-
-    Args:
-        types: which types are taken, as the end of a sentence.
-    """
     subject, names = f"table '{table.name}'", [column.name for column in table.physical_columns]
+    if keyless and not table.primary_key:
+        yield Problem(f"{subject}: a PRIMARY KEY ... NOT ENFORCED is required; {keyless}", table.location)
     if len(set(table.primary_key)) != len(table.primary_key):
         yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
     for name in table.primary_key:
@@ -87,9 +104,9 @@ def key_problems(table: Table, *, is_key_type: Callable[[LogicalType], bool], ty
         if name not in names:
             yield Problem(f"{what} not a physical column{nearest(name, names)}", table.location)
             continue
-        column: Column = table.column(name)
-        if column.type is not None and not is_key_type(column.type):
-            yield Problem(f"{what} of type {column.type}; {types}", column.location or table.location)
+        key = table.column(name)
+        if key.type is not None and not is_key_type(key.type):
+            yield Problem(f"{what} of type {key.type}; {key_types}", key.location or table.location)
 
 
 def control_problem(table: Table, *, control: str, stored: str) -> Iterator[Problem]:
