@@ -30,11 +30,6 @@ class PostgresTable(WrittenTable[PostgresSettings]):
     absent: frozenset[str] = frozenset()
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.types)
-
-    @property
     def control(self) -> Name:
         """The control table."""
         return self.place.beside(self.settings.control_table)
@@ -90,5 +85,5 @@ def _column_problems(table: Table) -> Iterator[Problem]:
         name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None,
         is_key_type=lambda kind: not (is_json(kind) or is_array(kind)),
         key_types="use a scalar type",
-        keyless="rows are put and deleted by it",
+        keyless="a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it",
     )

@@ -175,11 +175,11 @@ def decode_rows(rows: Sequence[Row], table: TablestoreTable) -> pa.RecordBatch:
     Raises:
         DestinationError: a cell holds what no declared column could have stored.
     """
-    columns = _columns_of_alike(rows) or _columns(rows, [column.name for column in table.columns])
+    columns = _columns_of_alike(rows) or _columns(rows, table.names)
     stored = {column.name: column for column in (*table.primary_key, *table.attributes)}
     absent = [None] * len(rows)
     arrays = [_decode(columns.get(column.name, absent), stored[column.name], table) for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in table.columns])
+    return pa.RecordBatch.from_arrays(arrays, names=table.names)
 
 
 def _columns_of_alike(rows: Sequence[Row]) -> dict[str, list[Any]] | None:

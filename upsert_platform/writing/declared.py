@@ -47,6 +47,11 @@ class WrittenTable(Generic[S]):
         return {column.name: column.type for column in self.columns if column.type is not None}
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.types)
+
+    @property
     def schema(self) -> pa.Schema:
         """The columns in Arrow."""
         import pyarrow as pa
@@ -83,7 +88,7 @@ def column_problems(
     Args:
         system: with its article: ``a Tablestore``.
         key_types: which types are taken, as the end of a sentence.
-        keyless: why a table needs a key, as the end of a sentence; empty where it may have none.
+        keyless: the rule that a table without a key breaks, with its reason; empty where it may have none.
     """
     physical = {column.name for column in table.physical_columns}
     for column in table.columns:
@@ -96,7 +101,7 @@ def column_problems(
             yield Problem(f"{what}: {rule_of_name}; rename the column", place)
     subject, names = f"table '{table.name}'", [column.name for column in table.physical_columns]
     if keyless and not table.primary_key:
-        yield Problem(f"{subject}: a PRIMARY KEY ... NOT ENFORCED is required; {keyless}", table.location)
+        yield Problem(f"{subject}: {keyless}", table.location)
     if len(set(table.primary_key)) != len(table.primary_key):
         yield Problem(f"{subject}: a column stands twice in the PRIMARY KEY clause; keep one", table.location)
     for name in table.primary_key:
