@@ -68,17 +68,15 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class SnapshotSource(TakesSnapshots):
-    """A table that is read by snapshots; what reads it says how."""
+    """A table that is read by snapshots; what reads it says how.
 
-    @property
-    @abstractmethod
-    def stream(self) -> str:
-        """Name of the table, as rows and positions show it."""
+    Attributes:
+        stream: name of the table, as rows and positions show it.
+        interval: how old a snapshot may be before a new one is due; None where one is taken when it is asked for.
+    """
 
-    @property
-    @abstractmethod
-    def interval(self) -> timedelta | None:
-        """Return how old a snapshot may be before a new one is due; None where one is taken when it is asked for."""
+    stream: str
+    interval: timedelta | None
 
     @abstractmethod
     def take(self, spark: Callable[[], SparkSession], part: SnapshotPart, runner: TaskRunner | None) -> list[DataFile]:
@@ -191,6 +189,11 @@ class SnapshotPart:
         schema = arrow_schema(self.table)
         changes = self._changes(shares.read(numbers_of([number])), schema)
         return write_rows(changes, location=self.location, schema=schema, batch=self.batch)
+
+    def files_by_one_task(self, shares: Shares, runner: TaskRunner | None) -> list[DataFile]:
+        """Reads the first share by one task, or by this process where nothing runs tasks."""
+        task = partial(self.files, shares, 0)
+        return task() if runner is None else runner.call(task, what=f"read {self.stream}")
 
     def files_by_tasks(self, spark: SparkSession, shares: Shares) -> list[DataFile]:
         """Reads all shares, each by a task of Spark."""

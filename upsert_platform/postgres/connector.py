@@ -55,7 +55,9 @@ class PostgresConnector(Readable, Inspectable[PostgresTable], Searchable):
     def read(self, table: Table) -> tuple[PostgresSource | None, list[Problem]]:
         """The table as a source: snapshots."""
         checked, problems = self.check(table)
-        return PostgresSource(table, checked) if checked is not None else None, problems
+        if checked is None:
+            return None, problems
+        return PostgresSource(table, str(checked.place), checked.settings.snapshot_interval, checked), problems
 
     def streams(self, table: Table) -> tuple[str, ...]:
         """Schema and name of the table."""

@@ -146,7 +146,7 @@ class PostgresDestination(RowByRow[PostgresTable], HoldsLess, ComparesSchema, Ad
             merge.take([part for part in written.parts if part.stage])
             written = written.with_refused(merge.refused, merge.stats)
             written.keep_refused()
-            with self._control.within(connection):
+            with self._session.within(connection):
                 position = {"applied_batch": span.upto, "changelog_id": span.changelog_id, "commit_id": span.commit}
                 _, table_id = self._control.read()
                 lease.change(**position, run=span.run, table_id=table_id)

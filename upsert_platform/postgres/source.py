@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from upsert_platform.changelog.data_files import DataFile
@@ -27,16 +25,6 @@ class PostgresSource(SnapshotSource):
 
     checked: PostgresTable
 
-    @property
-    def stream(self) -> str:
-        """Schema and name of the table."""
-        return str(self.checked.place)
-
-    @property
-    def interval(self) -> timedelta | None:
-        """``scan.snapshot.interval``."""
-        return self.checked.settings.snapshot_interval
-
     def discover(self) -> Sequence[TableStream]:
         """The table. Raises DestinationError where it is missing, or differs from the declaration."""
         with closing(Session(self.checked.settings)) as session:
@@ -53,8 +41,7 @@ class PostgresSource(SnapshotSource):
             prepare_table(session, self.checked, written=False)
             ranges = page_ranges(session, self.checked)
         if len(ranges) == 1:
-            task = partial(part.files, Shares(1, RangeRows(self.checked, ranges)), 0)
-            return task() if runner is None else runner.call(task, what=f"read {self.stream}")
+            return part.files_by_one_task(Shares(1, RangeRows(self.checked, ranges)), runner)
         with connected(self.checked.settings) as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
