@@ -56,7 +56,7 @@ ROOMS: Mapping[str, set[str]] = {
     "discovery": VOCABULARY
     | {"formats", "kafka", "sync", "declarations", "changelog", "maxcompute.types", "tablestore.types"},
     "graph": VOCABULARY
-    | {"sync", "proofs", "changelog", "engine", "maxcompute", "spark", "declarations.starter", "writing.outcomes"}
+    | {"sync", "proofs", "changelog", "engine", "maxcompute", "spark", "declarations.starter"}
     | {"discovery"},
     "definitions": VOCABULARY | {"graph", "sync"},
     "demo": VOCABULARY | {"graph", "sync", "changelog", "local", "referee"},
@@ -116,7 +116,7 @@ IN_WORKERS = (
     "mysql.landing", "mysql.text_values", "mysql.canonical", "mysql.chunk_sums", "mysql.proof_tasks",
     "changelog.replays", "changelog.summed_in_tasks", "engine.native_insert",
     "changelog.check_task", "changelog.compared_rows", "core.task_runner",
-    "postgres.stage", "postgres.reader", "postgres.merge",
+    "postgres.stage", "postgres.reader",
 )  # fmt: skip
 """Modules with functions that run in Spark's Python workers."""
 

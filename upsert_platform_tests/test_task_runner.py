@@ -13,12 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.core.errors import EndpointError, RecordError, TopicError
-from upsert_platform.core.spark_failures import job_failures
+from upsert_platform.core.spark_failures import failure_of, job_failures
 from upsert_platform.core.spark_gone import told_if_gone
 from upsert_platform.core.task_runner import LocalTaskRunner, SparkTaskRunner, TaskRunner, answers_of
 from upsert_platform.spark.spark_work import SparkWork, WorkCounter
 from upsert_platform.spark.worker_daemon import MODULES
-from upsert_platform.writing.outcomes import failure_of
 
 
 def failing(kind: type[Exception]) -> NoReturn:

@@ -11,10 +11,11 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, fields
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.damage import naming
 from upsert_platform.changelog.parquet_files import CHECKSUMS, columns_to_read, open_parquet
 from upsert_platform.changelog.tables import TableLocation, file_system
+from upsert_platform.core.spark_failures import raised_by_tasks
+from upsert_platform.core.task_runner import answers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,14 +139,6 @@ class _OpenFile:
             self._system.delete_file(self._path)
 
 
-def files_of(
-    batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None
-) -> list[DataFile]:
-    """Writes rows into new files of a changelog by this process. See `write_files`."""
-    manifests = write_files(batches, location=location, schema=schema, batch=batch)
-    return [DataFile(**row) for manifest in manifests for row in manifest.to_pylist()]
-
-
 def write_files(
     batches: Iterable[pa.RecordBatch], *, location: TableLocation, schema: pa.Schema, batch: int | None
 ) -> Iterator[pa.RecordBatch]:
@@ -191,14 +186,23 @@ def write_rows(
 
 def write_frame(frame: DataFrame, *, location: TableLocation, schema: pa.Schema, batch: int | None) -> list[DataFile]:
     """Writes the rows of a frame into new files of a changelog; see `write_files`."""
-    return collect_files(
-        frame.mapInArrow(partial(write_files, location=location, schema=schema, batch=batch), MANIFEST)
-    )
+    written = frame.mapInArrow(partial(write_files, location=location, schema=schema, batch=batch), MANIFEST)
+    return [DataFile(*row) for row in written.collect()]
 
 
-def collect_files(manifest: DataFrame) -> list[DataFile]:
-    """The files that tasks told of: a row each, so their number follows the tasks, not the rows."""
-    return [DataFile(*row) for row in manifest.collect()]
+def files_by_tasks(spark: SparkSession, tasks: Sequence[Callable[[], list[DataFile]]], *, what: str) -> list[DataFile]:
+    """Return the files that tasks write, each as one of a job of Spark. Nothing was committed.
+
+    Args:
+        tasks: can be pickled.
+        what: they do, for Spark's page.
+
+    Raises:
+        UpsertPlatformError: what a task raised.
+        Exception: of Spark, where one ended otherwise.
+    """
+    with raised_by_tasks():
+        return list(chain.from_iterable(answers_of(spark, tasks, what=what)))
 
 
 def _manifest(files: Iterable[DataFile]) -> pa.RecordBatch:

@@ -12,25 +12,26 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.changelog.data_files import DataFile, files_of, write_files
+from upsert_platform.changelog.data_files import DataFile, files_by_tasks, write_rows
 from upsert_platform.changelog.head import Head, Positions
 from upsert_platform.changelog.landed_rows import account_row, change_rows, deletes_of_unmet
 from upsert_platform.changelog.rows import arrow_schema
 from upsert_platform.changelog.store import ChangelogStore
 from upsert_platform.changelog.tables import TableLocation
+from upsert_platform.core.capabilities import Shares
 from upsert_platform.core.model import Table
 from upsert_platform.core.source import MODE_UPSERT, Landed, TakesSnapshots
-from upsert_platform.core.task_runner import TaskRunner
+from upsert_platform.core.task_runner import TaskRunner, numbers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-Read = Callable[[Iterator["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 _LANE: Final = 0
 
 
@@ -67,17 +68,15 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class SnapshotSource(TakesSnapshots):
-    """A table that is read by snapshots; what reads it says how."""
+    """A table that is read by snapshots; what reads it says how.
 
-    @property
-    @abstractmethod
-    def stream(self) -> str:
-        """Name of the table, as rows and positions show it."""
+    Attributes:
+        stream: name of the table, as rows and positions show it.
+        interval: how old a snapshot may be before a new one is due; None where one is taken when it is asked for.
+    """
 
-    @property
-    @abstractmethod
-    def interval(self) -> timedelta | None:
-        """Return how old a snapshot may be before a new one is due; None where one is taken when it is asked for."""
+    stream: str
+    interval: timedelta | None
 
     @abstractmethod
     def take(self, spark: Callable[[], SparkSession], part: SnapshotPart, runner: TaskRunner | None) -> list[DataFile]:
@@ -170,7 +169,7 @@ class SnapshotSource(TakesSnapshots):
         self, files: list[DataFile], account: RangeAccount, progress: Progress, *, head: Head, location: TableLocation
     ) -> Landed:
         schema = arrow_schema(self.table)
-        counts = files_of([account_row(schema, account)], location=location, schema=schema, batch=head.batch + 1)
+        counts = write_rows([account_row(schema, account)], location=location, schema=schema, batch=head.batch + 1)
         positions = head.positions.advanced({(self.stream, _LANE): account.end}, {self.stream: json.dumps(progress)})
         return Landed([*files, *counts], positions)
 
@@ -185,19 +184,21 @@ class SnapshotPart:
     batch: int
     location: TableLocation
 
-    def files(self, read: Read, ranges: pa.RecordBatch) -> list[DataFile]:
-        """Reads ranges by this process."""
-        return [DataFile(**row) for found in self.manifests(read, iter([ranges])) for row in found.to_pylist()]
-
-    def manifests(self, read: Read, ranges: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function for ``mapInArrow`` from ranges to data files.
-
-        Args:
-            read: a function for ``mapInArrow`` from ranges to rows in declared types.
-        """
+    def files(self, shares: Shares, number: int) -> list[DataFile]:
+        """Reads a share of the table's rows by this process."""
         schema = arrow_schema(self.table)
-        changes = self._changes(read(ranges), schema)
-        yield from write_files(changes, location=self.location, schema=schema, batch=self.batch)
+        changes = self._changes(shares.read(numbers_of([number])), schema)
+        return write_rows(changes, location=self.location, schema=schema, batch=self.batch)
+
+    def files_by_one_task(self, shares: Shares, runner: TaskRunner | None) -> list[DataFile]:
+        """Reads the first share by one task, or by this process where nothing runs tasks."""
+        task = partial(self.files, shares, 0)
+        return task() if runner is None else runner.call(task, what=f"read {self.stream}")
+
+    def files_by_tasks(self, spark: SparkSession, shares: Shares) -> list[DataFile]:
+        """Reads all shares, each by a task of Spark."""
+        tasks = [partial(self.files, shares, number) for number in range(shares.count)]
+        return files_by_tasks(spark, tasks, what=f"read {self.stream}")
 
     def _changes(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa

@@ -175,6 +175,20 @@ class KeyReader(ABC):
         """
 
 
+class KeysInTask(KeyReader):
+    """Finds rows as tasks do: by a function for ``mapInArrow``."""
+
+    @abstractmethod
+    def fetching(self) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """Return the function, from keys to their rows, once the table is compared with its declaration."""
+
+    @contextmanager
+    def open(self) -> Iterator[Callable[[pa.Table], Iterator[pa.RecordBatch]]]:
+        """Compares the table; the function connects for each question."""
+        fetch = self.fetching()
+        yield lambda keys: fetch(iter(keys.to_batches()))
+
+
 class WholeTable(KeyReader):
     """A small table without a look-up of its own: each batch reads it once, as a whole, and finds rows in what it read.
 

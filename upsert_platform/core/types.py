@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,6 +37,14 @@ class TypeName(StrEnum):
     MAP = "MAP"
     MULTISET = "MULTISET"
     ROW = "ROW"
+
+
+TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+"""Types of texts."""
+BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
+"""Types of bytes."""
+NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+"""Types that hold values of other types."""
 
 
 @dataclass(frozen=True, slots=True)

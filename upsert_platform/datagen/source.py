@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
-from upsert_platform.changelog.data_files import DataFile, files_of
+from upsert_platform.changelog.data_files import DataFile, write_rows
 from upsert_platform.changelog.declared_values import declared_values
 from upsert_platform.changelog.landed_rows import account_row
 from upsert_platform.changelog.tables import TableLocation
@@ -96,7 +96,7 @@ class NumberedRows(ReadsRanges):
         schema = rows.arrow_schema(self.table)
         (span,) = ranges
         found = list(self._batches(spark, span, schema))
-        return files_of([*found, _account(span, schema)], location=location, schema=schema, batch=batch)
+        return write_rows([*found, _account(span, schema)], location=location, schema=schema, batch=batch)
 
     def _batches(self, spark: SparkSession, span: OffsetRange, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """The rows of a range, in batches of the changelog's columns."""

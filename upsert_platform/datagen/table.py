@@ -13,7 +13,7 @@ from typing import Any, Final
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.model import Column, ColumnKind, Options, Table
 from upsert_platform.core.options import Settings, nearest, option_fields, read_settings
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName
 from upsert_platform.datagen.options import (
     DatagenField,
     DatagenSettings,
@@ -24,7 +24,6 @@ from upsert_platform.datagen.options import (
 from upsert_platform.datagen.providers import ExpressionError, read_expression
 
 _FIELD: Final = re.compile(r"fields\.(.+)\.([a-z-]+)")
-_TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _WHOLE: Final = {TypeName.TINYINT: 8, TypeName.SMALLINT: 16, TypeName.INT: 32, TypeName.BIGINT: 64}
 _REAL: Final = (TypeName.FLOAT, TypeName.DOUBLE)
 _TIMES: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ, TypeName.DATE)
@@ -194,7 +193,7 @@ def _type_of(column: Column) -> LogicalType:
 def _reader_of(kind: LogicalType) -> Callable[[str], Any]:
     """Reads the text that an expression made as a value of the column's type."""
     name = kind.name
-    if name in _TEXTS:
+    if name in TEXTS:
         return str
     if name in _WHOLE:
         return int
@@ -228,7 +227,7 @@ def _datagen_maker(column: Column, settings: DatagenField) -> Make:
         return lambda rng, _: rng.randint(low, high)
     if name in _REAL or name is TypeName.DECIMAL:
         return _real(kind, settings)
-    if name in (*_TEXTS, TypeName.BYTES, TypeName.BINARY, TypeName.VARBINARY):
+    if name in (*TEXTS, TypeName.BYTES, TypeName.BINARY, TypeName.VARBINARY):
         return _text(kind, settings)
     if name is TypeName.BOOLEAN:
         return lambda rng, _: rng.random() < 0.5
@@ -250,7 +249,7 @@ def _sequence(kind: LogicalType, settings: DatagenField) -> Make:
     if start is None or end is None:
         raise ExpressionError("is a sequence: it needs 'start' and 'end'")
     _check_order(start, end)
-    if kind.name in _TEXTS:
+    if kind.name in TEXTS:
         return lambda _, number: str(start + number)
     if kind.name in _WHOLE:
         return lambda _, number: start + number
@@ -281,7 +280,7 @@ def _text(kind: LogicalType, settings: DatagenField) -> Make:
     def text(rng: random.Random, _: int) -> str:
         return "".join(rng.choice(_HEX) for _ in range(rng.randint(min(least, most), most)))
 
-    if kind.name in _TEXTS:
+    if kind.name in TEXTS:
         return text
     return lambda rng, number: text(rng, number).encode()
 

@@ -17,7 +17,7 @@ from upsert_platform.core.connector import Connector, Readable
 from upsert_platform.core.errors import Problem, SourceLocation
 from upsert_platform.core.model import Options, Table
 from upsert_platform.core.options import nearest
-from upsert_platform.core.types import LogicalType, TypeName, quote_name
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName, quote_name
 from upsert_platform.declarations.located import Located, sql_tokens
 from upsert_platform.declarations.pipeline_source import (
     BEHAVIORS,
@@ -351,7 +351,7 @@ class _Reader:
 
 
 def _is_text(kind: LogicalType) -> bool:
-    return kind.name in (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
+    return kind.name in TEXTS
 
 
 def _routed(route: Located, name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from upsert_platform.core.types import LogicalType, TypeName, quote_name
+from upsert_platform.core.types import NESTED, LogicalType, TypeName, quote_name
 from upsert_platform.discovery.shape import BIGINT, BYTES, STRING, FoundColumn
 from upsert_platform.discovery.table import OFFSET, PARTITION, DiscoveredTable, joined_lines, with_clause
 from upsert_platform.maxcompute.types import UnsupportedTypeError, maxcompute_type
@@ -16,7 +16,6 @@ from upsert_platform.tablestore.types import primary_key_type
 
 Destination = Literal["tablestore", "maxcompute", "postgres", "upsert-kafka"]
 DESTINATIONS: Final[tuple[Destination, ...]] = ("tablestore", "maxcompute", "postgres", "upsert-kafka")
-_NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 _KEYS: Final[Mapping[str, LogicalType]] = {PARTITION: LogicalType(TypeName.INT), OFFSET: BIGINT}
 
 
@@ -73,7 +72,7 @@ def target_statements(table: DiscoveredTable, to: Destination, *, endpoints: boo
 def _fitting(column: FoundColumn, to: Destination, *, in_key: bool) -> _Written:
     """The column with a type that the destination has."""
     plain = _Written(replace(column, doubt=""), quote_name(column.name))
-    if _FITS[to](column.type, in_key) or column.type.name in _NESTED or column.type == BYTES:
+    if _FITS[to](column.type, in_key) or column.type.name in NESTED or column.type == BYTES:
         return plain
     return _Written(FoundColumn(column.name, STRING), f"CAST({quote_name(column.name)} AS STRING)")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName
 from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.fragments import Refusals, valid_text
@@ -26,7 +26,6 @@ NUMBERS: Final = {
     TypeName.DOUBLE: "f8",
 }
 """Fixed-size types and their NumPy code."""
-TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _NOT_UTF8: Final = "not UTF-8; declare the column as BYTES, or set 'raw.charset'"
 
 

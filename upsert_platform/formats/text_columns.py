@@ -1,4 +1,4 @@
-"""Columns of text to columns of declared types, in bulk.
+"""Columns of text, as CSV has them, to columns of declared types, in bulk.
 
 A value is matched by an anchored pattern first. The patterns take only what Arrow's conversion and Flink's read alike
 (no hour 24, no 19-digit long, no 29 February but of leap years); what does not match is doubtful, and read one by one.
@@ -7,12 +7,13 @@ A value is matched by an anchored pattern first. The patterns take only what Arr
 from __future__ import annotations
 
 import binascii
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import BYTES, LogicalType, TypeName, arrow_type
 
 _DAY: Final = r"(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
 _LEAP_YEAR: Final = r"(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
@@ -31,8 +32,6 @@ _PATTERNS: Final = {
     TypeName.TIME: f"^{_CLOCK}$",
 }
 _BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
-TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
-BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 GREGORIAN_DATE: Final = rf"^(?:159\d|1[6-9]\d\d|[2-9]\d{{3}})-{_DAY}$"
 """Dates that the old calendar and the new one give the same day."""
@@ -51,6 +50,24 @@ def pattern_of(logical: LogicalType, standard: str) -> str:
         fraction = rf"(?:\.\d{{1,{scale}}})?" if scale else ""
         return rf"^-?\d{{1,{whole}}}{fraction}$" if logical.precision != scale else rf"^-?0{fraction}$"
     return _PATTERNS[logical.name]
+
+
+def read_texts(blob: bytes | bytearray, count: int, *, parse_options: csv.ParseOptions, **nulls: Any) -> pa.Table:
+    """Texts of CSV records of `count` fields, as columns without names of their own.
+
+    Args:
+        nulls: which fields are null, as Arrow's `ConvertOptions` says it.
+
+    Raises:
+        pa.ArrowInvalid: a record has another number of fields.
+    """
+    names = [f"f{place}" for place in range(count)]
+    return csv.read_csv(
+        pa.BufferReader(blob),
+        read_options=csv.ReadOptions(use_threads=False, block_size=len(blob) + 1, column_names=names),
+        parse_options=parse_options,
+        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), **nulls),
+    )
 
 
 def convert_text(

@@ -8,7 +8,7 @@ from typing import Final
 
 from upsert_platform.core.errors import DeclarationError
 from upsert_platform.core.options import Settings
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName
 from upsert_platform.formats.avro.options import (
     AvroConfluentSettings,
     AvroSettings,
@@ -23,9 +23,8 @@ from upsert_platform.formats.registered.format_options import JsonRegistrySettin
 Finding = tuple[str, str]
 """Severity (``error`` or ``warning``) and text."""
 
-_CHARACTERS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _RAW: Final = (
-    *_CHARACTERS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.BOOLEAN, TypeName.TINYINT,
+    *TEXTS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.BOOLEAN, TypeName.TINYINT,
     TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT, TypeName.FLOAT, TypeName.DOUBLE,
 )  # fmt: skip
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
@@ -52,7 +51,7 @@ def check_columns(format_id: str, columns: Columns, *, direction: str) -> list[F
 def _json_column(logical: LogicalType, direction: str) -> Iterator[str]:
     for part in logical.parts():
         key = part.key if part.name is TypeName.MAP else part.element if part.name is TypeName.MULTISET else None
-        if key is not None and key.name not in _CHARACTERS:
+        if key is not None and key.name not in TEXTS:
             yield f"is {part}: JSON names are text, so the key of a MAP or MULTISET must be STRING, CHAR or VARCHAR"
 
 
@@ -115,7 +114,7 @@ def check_settings(settings: Settings, columns: Columns, *, direction: str) -> l
     return []
 
 
-_CSV_TEXTS: Final = (*_CHARACTERS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.ARRAY, TypeName.ROW)
+_CSV_TEXTS: Final = (*TEXTS, TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES, TypeName.ARRAY, TypeName.ROW)
 """What an empty CSV field can be."""
 
 

@@ -10,8 +10,8 @@ import dagster as dg
 from upsert_platform.core.error_catalogue import identified, shown
 from upsert_platform.core.errors import DeclarationError, EndpointError, UpsertPlatformError
 from upsert_platform.core.redaction import redact_error
+from upsert_platform.core.spark_failures import failure_of
 from upsert_platform.core.spark_gone import told_if_gone
-from upsert_platform.writing.outcomes import failure_of
 
 
 @contextmanager

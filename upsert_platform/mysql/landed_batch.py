@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from upsert_platform.changelog.data_files import DataFile, files_of
+from upsert_platform.changelog.data_files import DataFile, write_rows
 from upsert_platform.changelog.head import Head
 from upsert_platform.changelog.landed_rows import deletes_of_unmet
 from upsert_platform.changelog.store import ChangelogStore
@@ -85,7 +85,7 @@ def begin_anew(source: StreamedTable, head: Head, *, location: TableLocation) ->
     made = replace(begin(source, snapshot=True), rebuilt_from=head.batch + 1)
     landing, number = Landing(source.table, source.stream), head.positions.offsets[source.stream][LOG]
     rows_made = iter([landing.account(LOG, number, number)])
-    files = files_of(rows_made, location=location, schema=landing.schema, batch=head.batch + 1)
+    files = write_rows(rows_made, location=location, schema=landing.schema, batch=head.batch + 1)
     ends = {(source.stream, LOG): number}
     return Landed(files, head.positions.advanced(ends, {source.stream: made.to_json()}))
 
@@ -307,7 +307,7 @@ class LandedBatch:
         )
 
     def _written(self, batches: Iterator[pa.RecordBatch]) -> list[DataFile]:
-        return files_of(batches, location=self.location, schema=self.landing.schema, batch=self._batch)
+        return write_rows(batches, location=self.location, schema=self.landing.schema, batch=self._batch)
 
     def _landed(self, files: list[DataFile], progress: Progress, *, number: int, read: int) -> Landed:
         stream = self.source.stream

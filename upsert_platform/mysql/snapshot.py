@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from upsert_platform.changelog import rows
-from upsert_platform.changelog.data_files import MANIFEST, DataFile, collect_files, write_files
+from upsert_platform.changelog.data_files import DataFile, files_by_tasks, write_rows
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import EndpointError
 from upsert_platform.core.model import Table
@@ -16,7 +17,6 @@ from upsert_platform.mysql.chunks import Chunk, condition, table_name
 from upsert_platform.mysql.columns import MySqlTable
 from upsert_platform.mysql.connection import Connection
 from upsert_platform.mysql.options import MySqlCdcSettings
-from upsert_platform.writing.outcomes import raised_by_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,30 +58,14 @@ def read_chunks(spark: SparkSession, part: SnapshotPart, chunks: Sequence[Chunk]
     """
     tasks = min(len(chunks), max(2, 2 * spark.sparkContext.defaultParallelism))
     shares = [list(chunks[number::tasks]) for number in range(tasks)]
-    frame = spark.range(0, tasks, 1, tasks).mapInArrow(_reading(part, shares), MANIFEST)
-    with raised_by_tasks():
-        return collect_files(frame)
+    work = [partial(read_chunks_in_task, part, share) for share in shares]
+    return files_by_tasks(spark, work, what=f"read {part.settings.full_name}")
 
 
 def read_chunks_in_task(part: SnapshotPart, chunks: Sequence[Chunk]) -> list[DataFile]:
     """Reads few chunks by this process. Raises what `read_chunks` does."""
-    return [DataFile(**row) for manifest in _files(part, chunks) for row in manifest.to_pylist()]
-
-
-def _reading(
-    part: SnapshotPart, shares: Sequence[Sequence[Chunk]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mine = [chunk for batch in numbers for number in batch.column(0).to_pylist() for chunk in shares[number]]
-        yield from _files(part, mine)
-
-    return read
-
-
-def _files(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:
-    """Writes the rows of chunks, and tells of the files."""
     schema = rows.arrow_schema(part.table)
-    yield from write_files(_blocks(part, chunks), location=part.location, schema=schema, batch=part.batch)
+    return write_rows(_blocks(part, chunks), location=part.location, schema=schema, batch=part.batch)
 
 
 def _blocks(part: SnapshotPart, chunks: Sequence[Chunk]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.core.errors import DestinationError, EndpointError, hide
@@ -80,12 +80,8 @@ def translated(settings: PostgresSettings) -> Iterator[None]:
 @contextmanager
 def connected(settings: PostgresSettings) -> Iterator[psycopg.Connection[Any]]:
     """A connection of its own, with errors `translated`."""
-    connection = connect(settings)
-    try:
-        with translated(settings):
-            yield connection
-    finally:
-        connection.close()
+    with closing(connect(settings)) as connection, translated(settings):
+        yield connection
 
 
 class Session:
@@ -95,17 +91,30 @@ class Session:
         self._settings = settings
         self._connection: psycopg.Connection[Any] | None = None
         self._lock = threading.Lock()
+        self._own = threading.local()
 
     def close(self) -> None:
         """Ends the connection. Idempotent."""
         with self._lock:
             self._drop()
 
+    @contextmanager
+    def within(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """In the block, this thread's statements belong to the transaction of a connection."""
+        self._own.connection = connection
+        try:
+            yield
+        finally:
+            self._own.connection = None
+
     def rows(self, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """All rows of a small result; the number of changed rows, alone, of a statement without one.
 
         Within `time_limit` the statement ends in time, or the connection does. Raises what `translated` does.
         """
+        own: psycopg.Connection[Any] | None = getattr(self._own, "connection", None)
+        if own is not None:
+            return _result_of(own.execute(sql, arguments or None))
         with self._lock, translated(self._settings):
             if self._connection is None or self._connection.closed:
                 self._connection = connect(self._settings)
@@ -117,7 +126,7 @@ class Session:
                     if left != float("inf"):
                         limit = str(min(max(1, round(left * 1000)), _LONGEST_MILLISECONDS))
                         self._connection.execute("SELECT set_config('statement_timeout', %s, true)", (limit,))
-                    return result_of(self._connection.execute(sql, arguments or None))
+                    return _result_of(self._connection.execute(sql, arguments or None))
             except BaseException:
                 self._drop()
                 raise
@@ -128,7 +137,7 @@ class Session:
             self._connection = None
 
 
-def result_of(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
+def _result_of(cursor: psycopg.Cursor[Any]) -> list[tuple[Any, ...]]:
     """See `Session.rows`."""
     return list(cursor.fetchall()) if cursor.description is not None else [(cursor.rowcount,)]
 

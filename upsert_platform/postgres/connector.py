@@ -6,19 +6,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
-from upsert_platform.core.connector import (
-    ControlPlace,
-    EndpointValue,
-    Inspectable,
-    KeyReader,
-    Readable,
-    Searchable,
-    TableStatus,
-)
-from upsert_platform.core.destination import Destination
+from upsert_platform.core.connector import ControlPlace, EndpointValue, Inspectable, Readable, Searchable, TableStatus
 from upsert_platform.core.errors import Problem
 from upsert_platform.core.model import Table
-from upsert_platform.core.source import Source
 from upsert_platform.postgres.client import Session
 from upsert_platform.postgres.destination import PostgresDestination
 from upsert_platform.postgres.options import HOLOGRES_WITHOUT_EFFECT, WITHOUT_EFFECT, HologresSettings, PostgresSettings
@@ -28,6 +18,8 @@ from upsert_platform.postgres.table import PostgresTable, read_postgres_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from upsert_platform.postgres.reader import PostgresKeyReader
 
 
 class PostgresConnector(Readable, Inspectable[PostgresTable], Searchable):
@@ -56,21 +48,23 @@ class PostgresConnector(Readable, Inspectable[PostgresTable], Searchable):
         """Checks a table that is written."""
         return read_postgres_table(table, self.option_model, self.ignored)
 
-    def open(self, checked: PostgresTable) -> Destination:
+    def open(self, checked: PostgresTable) -> PostgresDestination:
         """The table as a destination."""
         return PostgresDestination(checked)
 
-    def read(self, table: Table) -> tuple[Source | None, list[Problem]]:
+    def read(self, table: Table) -> tuple[PostgresSource | None, list[Problem]]:
         """The table as a source: snapshots."""
         checked, problems = self.check(table)
-        return PostgresSource(table, checked) if checked is not None else None, problems
+        if checked is None:
+            return None, problems
+        return PostgresSource(table, str(checked.place), checked.settings.snapshot_interval, checked), problems
 
     def streams(self, table: Table) -> tuple[str, ...]:
         """Schema and name of the table."""
         checked, _ = self.check(table)
         return (str(checked.place),) if checked is not None else ()
 
-    def key_reader(self, table: Table) -> tuple[KeyReader | None, list[Problem]]:
+    def key_reader(self, table: Table) -> tuple[PostgresKeyReader | None, list[Problem]]:
         """Finds rows by a join with keys in the server."""
         from upsert_platform.postgres.reader import PostgresKeyReader
 

@@ -1,26 +1,20 @@
 """The control table: position, lease and last verdict of each written table of a schema, a row each.
 
-A write changes its row in the transaction of the rows (`ControlTable.within`), under the condition that its lease is
+A write changes its row in the transaction of the rows (`Session.within`), under the condition that its lease is
 still the stored one. The row stays locked until the commit: no other holder can come between.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from upsert_platform.core.destination import Verdict
 from upsert_platform.core.errors import DestinationError
-from upsert_platform.postgres.client import Session, result_of
-from upsert_platform.postgres.names import literal
+from upsert_platform.postgres.client import Session
+from upsert_platform.postgres.sql import literal
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.writing.controlled import Control, ControlRecord
 from upsert_platform.writing.lease import Tenure
-
-if TYPE_CHECKING:
-    import psycopg
 
 _NUMBER, _TEXT = "bigint NOT NULL DEFAULT 0", "text NOT NULL DEFAULT ''"
 _COLUMNS: Final = {
@@ -38,20 +32,6 @@ class ControlTable(Control):
         self._session = session
         self._is_hologres, self._place, self._name = table.settings.is_hologres, table.place, table.control.sql
         self._sql = self._name.replace("%", "%%")  # in statements with arguments
-        self._own = threading.local()
-
-    @contextmanager
-    def within(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """In the block, this thread's reads and changes of the row belong to the transaction of a connection."""
-        self._own.connection = connection
-        try:
-            yield
-        finally:
-            self._own.connection = None
-
-    def _rows(self, sql: str, arguments: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        connection = getattr(self._own, "connection", None)
-        return result_of(connection.execute(sql, arguments)) if connection else self._session.rows(sql, arguments)
 
     def read(self) -> tuple[ControlRecord, int]:
         """The row, of initial values where there is none, and the table's oid as it is, 0 where it does not exist.
@@ -61,7 +41,7 @@ class ControlTable(Control):
         columns, found_id = ", ".join(list(_COLUMNS)[:-1]), "coalesce(to_regclass(%s)::oid::bigint, 0)"
         try:
             sql = f"SELECT {columns}, {found_id} FROM {self._sql} WHERE name = %s"
-            found = self._rows(sql, (self._place.sql, self._place.table))
+            found = self._session.rows(sql, (self._place.sql, self._place.table))
         except DestinationError as error:
             if _MISSING not in str(error):
                 raise
@@ -73,8 +53,7 @@ class ControlTable(Control):
 
     def tenure(self) -> Tenure:
         """The lease of the row."""
-        record, _ = self.read()
-        return record.tenure
+        return self.read()[0].tenure
 
     def swap(self, old: Tenure, new: Tenure, **values: Any) -> bool:
         """Stores a lease, and columns beside it. Creates the control table and the row when they are missing."""
@@ -82,7 +61,7 @@ class ControlTable(Control):
             self._create()
         cells = {"epoch": new.epoch, "token": new.token, "expires": new.expires, "holder": new.holder, **values}
         changes = ", ".join(f"{name} = %s" for name in cells)
-        changed = self._rows(
+        changed = self._session.rows(
             f"UPDATE {self._sql} SET {changes} WHERE name = %s AND epoch = %s AND token = %s AND expires = %s",
             (*cells.values(), self._place.table, old.epoch, old.token, old.expires),
         )
@@ -104,13 +83,14 @@ class ControlTable(Control):
     def record_verdict(self, verdict: Verdict) -> None:
         """Keeps a verdict, whoever holds the lease."""
         self._create()
-        self._rows(f"UPDATE {self._sql} SET verdict = %s WHERE name = %s", (verdict.to_json(), self._place.table))
+        sql = f"UPDATE {self._sql} SET verdict = %s WHERE name = %s"
+        self._session.rows(sql, (verdict.to_json(), self._place.table))
 
     def swap_verdict(self, old: Verdict | None, new: Verdict) -> bool:
         """Keeps a verdict in the place of another one, by its stored text: an earlier version has its own."""
         self._create()
-        ((stored,),) = self._rows(f"SELECT verdict FROM {self._sql} WHERE name = %s", (self._place.table,))
+        ((stored,),) = self._session.rows(f"SELECT verdict FROM {self._sql} WHERE name = %s", (self._place.table,))
         if Verdict.from_json(stored) != old:
             return False
         sql = f"UPDATE {self._sql} SET verdict = %s WHERE name = %s AND coalesce(verdict, '') = %s"
-        return self._rows(sql, (new.to_json(), self._place.table, stored or "")) == [(1,)]
+        return self._session.rows(sql, (new.to_json(), self._place.table, stored or "")) == [(1,)]

@@ -5,43 +5,34 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.capabilities import AddsColumns, ComparesSchema, HoldsLess
-from upsert_platform.core.destination import (
-    BatchSpan,
-    DestinationState,
-    KeepRefused,
-    Lease,
-    WriteReport,
-    drop_nothing,
-)
+from upsert_platform.core.capabilities import AddsColumns, ComparesSchema, HoldsLess, Shares
+from upsert_platform.core.destination import BatchSpan, DestinationState, Lease, WriteReport
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
-from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.control import ControlTable
 from upsert_platform.postgres.schema import FoundTable, prepare_table
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform.writing.controlled import RowByRow
-from upsert_platform.writing.lease import RenewedLease
-from upsert_platform.writing.outcomes import Written, opener_of
+from upsert_platform.writing.lease import RenewedLease, Terms
+from upsert_platform.writing.outcomes import Written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from upsert_platform.postgres.reader import HeldRows
-    from upsert_platform.postgres.stage import StageStats
+    from upsert_platform.postgres.stage import StageStats, StagingTask
+    from upsert_platform.writing.refused_output import OpenFile
 
 _LOGGER: Final = logging.getLogger(__name__)
 _AGAIN: Final = ("SQLSTATE 40001", "SQLSTATE 40P01")
 """A serialization failure, a deadlock."""
 
 
-class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
+class PostgresDestination(RowByRow[PostgresTable], HoldsLess, ComparesSchema, AddsColumns):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     kind = "postgres"
@@ -95,13 +86,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
     def state(self) -> DestinationState:
         """Reads the control row; initial when it, or the control table, or the table of the row, is missing."""
         record, found_id = self._control.read()
-        lost = ""
-        if record.applied_batch and record.table_id != found_id:
-            lost = (
-                f"PostgreSQL table {self.table.place}, which held the batches up to {record.applied_batch},"
-                f" {'was dropped and made anew' if found_id else 'is gone'}; every batch is written again"
-            )
-        return record.state(found_id or None, lost)
+        return record.state(found_id or None, f"PostgreSQL table {self.table.place}")
 
     def forget_applied(self, lease: Lease) -> None:
         """Drops position and verdict from the control row; raises LeaseHeldError when the lease was lost."""
@@ -113,55 +98,40 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
         self._session.rows(f"DROP TABLE IF EXISTS {self.table.place.sql}")
         self.__dict__.pop("_found", None)
 
-    def write(
-        self,
-        changes: DataFrame | RowsOfTask | RowsOfTasks,
-        *,
-        span: BatchSpan,
-        lease: Lease,
-        keep_refused: KeepRefused = drop_nothing,
-    ) -> WriteReport:
-        """Stages a change frame, then merges it, with the position and under the lease, in one transaction.
-
-        Raises:
-            DestinationError: the write failed for good; nothing is recorded as applied.
-            LeaseHeldError: the lease was lost, or ends before the write can.
-            RecordError: PostgreSQL does not take a row, and ``on-error`` is ``fail``.
-        """
+    @contextmanager
+    def _writing(self, terms: Terms, open_file: OpenFile | None) -> Iterator[tuple[StagingTask, type[StageStats]]]:
+        """Stages rows in tables, which are dropped behind the transaction that merges them."""
         from upsert_platform.postgres.stage import StageStats, StagingTask, drop_stages
 
-        assert isinstance(lease, RenewedLease)
-        started, write = time.monotonic(), uuid.uuid4().hex[:8]
-        lease.check()
+        write = uuid.uuid4().hex[:8]
         drop_stages(self._session, self.table)
         try:
-            task = StagingTask(self.table, lease.terms, opener_of(keep_refused), write)
-            written = self._write_by_tasks(changes, self.table, task, StageStats, keep=keep_refused)
-            staged = time.monotonic()
-            written = self._merged(written, span, lease)
+            yield StagingTask(self.table, terms, open_file, write), StageStats
         finally:
             with suppress(UpsertPlatformError):  # the next holder drops what is left
                 drop_stages(self._session, self.table, write=write)
-        total, seconds = written.total, {"stage_seconds": staged - started, "seconds": time.monotonic() - started}
-        metrics = {"bytes": total.bytes, **{name: round(value, 3) for name, value in seconds.items()}}
+
+    def _report(self, written: Written[StageStats], *, started: float, seconds: float) -> WriteReport:
+        total, times = written.total, {"stage_seconds": seconds, "seconds": time.monotonic() - started}
+        metrics = {"bytes": total.bytes, **{name: round(value, 3) for name, value in times.items()}}
         return written.report(upserts=total.upserts, deletes=total.deletes, metrics=metrics)
 
-    def _merged(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
-        """Merges what tasks staged, tried again where others were in the way; rows that the server refused are among
-        the results.
+    def _commit(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
+        """Merges what tasks staged, with the position and under the lease, in one transaction, which is tried again
+        where others were in the way; rows that the server refused are among the results.
         """
         for attempt in range(self.table.settings.max_retries):
             try:
-                return self._merged_once(written, span, lease)
+                return self._merged(written, span, lease)
             except DestinationError as error:
                 if not any(code in str(error) for code in _AGAIN):
                     raise
                 _LOGGER.warning("table '%s': the transaction is tried again: %s", self.name, error)
             time.sleep(0.2 * 2**attempt)
-        return self._merged_once(written, span, lease)
+        return self._merged(written, span, lease)
 
-    def _merged_once(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
-        from upsert_platform.postgres.merge import Merge
+    def _merged(self, written: Written[StageStats], span: BatchSpan, lease: RenewedLease) -> Written[StageStats]:
+        from upsert_platform.postgres.stage import Merge
 
         lease.check()
         with connected(self.table.settings) as connection, connection.transaction():
@@ -176,7 +146,7 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
             merge.take([part for part in written.parts if part.stage])
             written = written.with_refused(merge.refused, merge.stats)
             written.keep_refused()
-            with self._control.within(connection):
+            with self._session.within(connection):
                 position = {"applied_batch": span.upto, "changelog_id": span.changelog_id, "commit_id": span.commit}
                 _, table_id = self._control.read()
                 lease.change(**position, run=span.run, table_id=table_id)
@@ -188,12 +158,12 @@ class PostgresDestination(RowByRow, HoldsLess, ComparesSchema, AddsColumns):
 
         return KeyRows(self.table, self._found.columns)
 
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
+    def _shares(self) -> Shares:
         """Rows by ranges of pages."""
-        from upsert_platform.postgres.reader import RANGES_DDL, RangeRows, page_ranges
+        from upsert_platform.postgres.reader import RangeRows, page_ranges
 
         ranges = page_ranges(self._session, self.table)
-        return self._rows_of_ranges(spark, ranges, RANGES_DDL, RangeRows(self.table))
+        return Shares(len(ranges), RangeRows(self.table, ranges))
 
     def holding(self) -> HeldRows | None:
         """Return the conversion of change rows to the table's types, or None if each value is held unchanged."""

@@ -9,8 +9,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 from pydantic import BeforeValidator, SecretStr, field_validator
 
 from upsert_platform.core.options import Boolean, PositiveDuration, option
-from upsert_platform.postgres.names import Name, parse_name
-from upsert_platform.writing.options import WrittenSettings, lowered
+from upsert_platform.postgres.sql import Name, parse_name
+from upsert_platform.writing.options import WrittenSettings, lowered, selecting
 
 _SCHEMA: Final = "currentSchema"
 CONNECTION_PARAMETERS: Final = (
@@ -67,9 +67,7 @@ class PostgresSettings(_LoginSettings):
     """Options of a PostgreSQL table declared in SQL or YAML."""
 
     is_hologres: ClassVar[bool] = False
-    connector: Literal["postgres"] = option(
-        "connector", "postgres", origin="platform", description="Selects this connector."
-    )
+    connector: Literal["postgres"] = selecting("postgres")
     url: str = option(
         "url", origin="flink",
         description="`jdbc:postgresql://host:port/database`, or the same without `jdbc:`; several hosts are joined by"
@@ -142,9 +140,7 @@ class HologresServer(PostgresSettings):
 class HologresSettings(_LoginSettings):
     """Options of a Hologres table declared in SQL or YAML."""
 
-    connector: Literal["hologres"] = option(
-        "connector", "hologres", origin="platform", description="Selects this connector."
-    )
+    connector: Literal["hologres"] = selecting("hologres")
     endpoint: str = option("endpoint", origin="alibaba", description="host:port of the instance.", min_length=1)
     dbname: str = option(
         "dbname", origin="alibaba", min_length=1,

@@ -6,28 +6,26 @@ Runs in Spark workers.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Final, Self
 
 import pyarrow as pa
 
-from upsert_platform.core.connector import KeyReader
+from upsert_platform.core.connector import KeysInTask
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.core.types import LogicalType
+from upsert_platform.formats.columns import schema_of
 from upsert_platform.postgres.client import Session, connected
-from upsert_platform.postgres.decode import query_rows, schema_of
-from upsert_platform.postgres.encode import given_rows
-from upsert_platform.postgres.names import literal, quote
+from upsert_platform.postgres.copy import given_rows, query_rows
 from upsert_platform.postgres.options import PostgresSettings
 from upsert_platform.postgres.schema import prepare_table
+from upsert_platform.postgres.sql import Found, casts_of, changes_values, created_type, literal, quote, same_values
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, casts_of, changes_values, created_type, same_values
-from upsert_platform.writing.blocks import by_halves
+from upsert_platform.writing.blocks import blocks, by_halves
 
 Batches = Iterator[pa.RecordBatch]
-RANGES_DDL: Final = "first BIGINT, last BIGINT"
 _PAGES: Final = 8192
 """Pages of 8 KB of a range: 64 MB."""
 _MOST_RANGES: Final = 1024
@@ -36,7 +34,7 @@ _MOST_KEYS: Final = 100_000
 """Keys that are looked up at once."""
 
 
-def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]:
+def page_ranges(session: Session, table: PostgresTable) -> Sequence[tuple[int, int]]:
     """Ranges of pages of a table: of the first and the page after the last; (0, -1) for a table that has none itself.
 
     A partitioned table's rows are in its partitions, a view has no pages, and Hologres no places of rows: those are
@@ -58,7 +56,7 @@ def page_ranges(session: Session, table: PostgresTable) -> list[tuple[int, int]]
 def first_rows(table: PostgresTable, limit: int) -> pa.Table:
     """The first rows of a table, by key, in declared types."""
     order = ", ".join(f"t.{quote(name)}" for name in table.primary_key)
-    return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), schema_of(table.types))
+    return pa.Table.from_batches(_selected(table, f" ORDER BY {order} LIMIT {limit}"), table.schema)
 
 
 def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches:
@@ -75,15 +73,16 @@ def _selected(table: PostgresTable, rest: str, *, snapshot: str = "") -> Batches
 
 @dataclass(frozen=True)
 class RangeRows:
-    """A function for ``mapInArrow`` from ranges of pages to rows; of a `snapshot` where one is exported."""
+    """A function for ``mapInArrow`` from numbers of ranges to their rows; of a `snapshot` where one is exported."""
 
     table: PostgresTable
+    ranges: Sequence[tuple[int, int]]
     snapshot: str = ""
 
-    def __call__(self, batches: Batches) -> Batches:
-        for batch in batches:
-            for bounds in batch.to_pylist():
-                first, last = bounds["first"], bounds["last"]
+    def __call__(self, numbers: Batches) -> Batches:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                first, last = self.ranges[number]
                 clauses = [f"t.ctid >= '({first},0)'"] * (first > 0) + [f"t.ctid < '({last},0)'"] * (last >= 0)
                 where = f" WHERE {' AND '.join(clauses)}" if clauses else ""
                 yield from _selected(self.table, where, snapshot=self.snapshot)
@@ -103,11 +102,10 @@ class KeyRows:
         def having(keys: pa.RecordBatch) -> list[pa.RecordBatch]:
             return list(_selected(self.table, f" JOIN {given_rows(keys, key)} ON {same}"))
 
-        for batch in batches:
-            for start in range(0, batch.num_rows, _MOST_KEYS):
-                for _, rows in by_halves(batch.slice(start, _MOST_KEYS), having, _is_no_value):
-                    # A key that no value of the column's type can be has no row.
-                    yield from rows if isinstance(rows, list) else ()
+        for block in blocks(batches, rows=_MOST_KEYS):
+            for _, rows in by_halves(block, having, _is_no_value):
+                # A key that no value of the column's type can be has no row.
+                yield from rows if isinstance(rows, list) else ()
 
 
 def _is_no_value(error: Exception) -> bool:
@@ -115,18 +113,16 @@ def _is_no_value(error: Exception) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresKeyReader(KeyReader):
+class PostgresKeyReader(KeysInTask):
     """Rows for lookups by key: sends keys to the server, which joins them with the table."""
 
     table: PostgresTable
 
-    @contextmanager
-    def open(self) -> Iterator[Callable[[pa.Table], Batches]]:
+    def fetching(self) -> KeyRows:
         """Compares the table with its declaration; each question has a connection of its own."""
         with closing(Session(self.table.settings)) as session:
             found = prepare_table(session, self.table, written=False, keyed=False)
-        fetch = KeyRows(self.table, found.columns)
-        yield lambda keys: fetch(iter(keys.to_batches()))
+        return KeyRows(self.table, found.columns)
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,7 @@ class HeldRows:
         with connected(self.settings) as connection:
             # A function in FROM gives its rows in their order.
             found = query_rows(connection, casts_of(self.types, self.found), source, self.types)
-            rows = pa.Table.from_batches(found, schema_of(self.types)).combine_chunks()
+            rows = pa.Table.from_batches(found, schema_of([*self.types.items()])).combine_chunks()
         for name in self.types:
             index = batch.schema.get_field_index(name)
             batch = batch.set_column(index, batch.schema.field(index), rows.column(name).combine_chunks())

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from upsert_platform.core.errors import DestinationError
 from upsert_platform.postgres.client import Session
-from upsert_platform.postgres.names import quote
+from upsert_platform.postgres.sql import Found, created_type, misfit, quote
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, created_type, misfit
 
 _COLUMNS: Final = """
 SELECT a.attname, format_type(a.atttypid, -1), format_type(a.atttypid, a.atttypmod),

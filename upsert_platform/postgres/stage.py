@@ -1,15 +1,18 @@
-"""Staged rows: an unlogged table per task, filled by binary COPY. Runs in Spark workers.
+"""Staged rows: an unlogged table per task, filled by binary COPY, and merged into the table by one transaction.
 
-A temporary table would end with its session; a pooler may give each transaction another one. A task that is tried again
-fills a table of its own, and only tables that a task's result names are merged. A write drops them
-at its end; those of a killed one are dropped by the next holder of the lease.
+A temporary table would end with its session; a pooler may give each transaction another one. A task, which runs in a
+Spark worker, fills a table of its own when it is tried again, and only tables that a task's result names are merged. A
+write drops them at its end; those of a killed one are dropped by the next holder of the lease.
+
+Deletes come before puts, so that a value of a unique column can pass from one key to another. Rows that the server
+refuses are found by halves, each tried behind a savepoint: a statement that fails leaves nothing behind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -19,19 +22,18 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, RefusedRow
-from upsert_platform.core.errors import RecordError
+from upsert_platform.core.destination import OPERATION, OPERATION_DELETE, OPERATION_UPSERT, RefusedRow
+from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.postgres.client import Session, connected
 from upsert_platform.postgres.control import ControlTable
-from upsert_platform.postgres.encode import HEADER, TRAILER, copy_rows
-from upsert_platform.postgres.names import literal
+from upsert_platform.postgres.copy import HEADER, TRAILER, copy_rows, query_rows
+from upsert_platform.postgres.sql import Found, casts_of, literal, quote, same_values, staged_columns
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import staged_columns
 from upsert_platform.writing.blocks import blocks, by_halves
 from upsert_platform.writing.lease import LeaseGuard, Terms
 from upsert_platform.writing.outcomes import TaskStats
-from upsert_platform.writing.refused_output import KEEP_ASIDE, OpenFile, RefusedOutput
+from upsert_platform.writing.refused_output import KEEP_ASIDE, OpenFile, RefusedOutput, too_many_refused
 from upsert_platform.writing.row_text import refused_row
 
 if TYPE_CHECKING:
@@ -39,6 +41,11 @@ if TYPE_CHECKING:
 
 _IS_DELETE = LogicalType(TypeName.BOOLEAN)
 _BLOCK_BYTES: Final = 64 << 20
+_PER_PAGE: Final = 512
+"""More rows than a page of 8 KB holds."""
+_SORT_MEMORY: Final = "64MB"
+_OF_ROWS: Final = ("22", "23", "44")
+"""Classes of SQLSTATE that a row has a part in: data, constraints, views' checks."""
 
 
 @dataclass(slots=True)
@@ -116,7 +123,7 @@ class _Stage:
             batch = batch.filter(pc.invert(unkeyed))
         if not batch.num_rows:
             return
-        for part, size in by_halves(batch, partial(self._copied, connection), _is_of_rows):
+        for part, size in by_halves(batch, partial(self._copied, connection), is_of_rows):
             if isinstance(size, Exception):
                 yield from self._refused(part, reason_of(size))
                 continue
@@ -159,10 +166,13 @@ def _without_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.Array | None:
     return reduce(pc.or_, nulls) if nulls else None
 
 
-def _is_of_rows(error: Exception) -> bool:
+def is_of_rows(error: Exception) -> bool:
+    """Return whether rows have a part in an error."""
     import psycopg
 
-    return isinstance(error, (psycopg.DataError, ArithmeticError, ValueError))
+    if isinstance(error, psycopg.Error):
+        return (error.sqlstate or "")[:2] in _OF_ROWS
+    return isinstance(error, (ArithmeticError, ValueError))
 
 
 def rejected(table: PostgresTable, rows: pa.RecordBatch, place: int, reason: str) -> RefusedRow:
@@ -188,3 +198,105 @@ def reason_of(error: Exception) -> str:
     constraint = found.constraint_name and f"constraint '{found.constraint_name}'"
     parts = [found.message_primary or str(error), found.message_detail, constraint]
     return f"SQLSTATE {error.sqlstate}: {'; '.join(part for part in parts if part)}"
+
+
+class Merge:
+    """Merges staged tables in an open transaction.
+
+    Attributes:
+        refused: rows that the server does not take, with SQLSTATE and message.
+        stats: their number; as many upserts and deletes as they are have to be taken from what was staged.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], table: PostgresTable, found: Mapping[str, Found]) -> None:
+        self._connection = connection
+        self._table = table
+        self._casts = casts_of(table.types, found)
+        self._deleted = f"s.c{len(table.names)}"
+        self.refused: list[RefusedRow] = []
+        self.stats = StageStats()
+
+    def take(self, parts: Sequence[StageStats]) -> None:
+        """Merges staged tables.
+
+        Args:
+            parts: tables and numbers of their rows, as the tasks that filled them report.
+
+        Raises:
+            DestinationError: more rows are refused than may be, or the server has lost staged rows.
+            RecordError: a row is refused, and ``on-error`` is ``fail``.
+            psycopg.Error: the server refuses what no row is the reason of.
+        """
+        staged = {self._table.place.beside(part.stage).sql: part.upserts + part.deletes for part in parts}
+        for stage, rows in staged.items():
+            ((found,),) = self._connection.execute(f"SELECT count(*) FROM {stage}").fetchall()
+            if found != rows:
+                # Unlogged tables are empty after a crash of the server, and at a standby that takes over.
+                raise DestinationError(
+                    f"table '{self._table.name}': {rows} rows were staged in {stage}, which has {found} now: PostgreSQL"
+                    f" {self._table.settings.address} has restarted meanwhile. Nothing was recorded as applied; run it"
+                    " again"
+                )
+        plain = self._table.settings.is_hologres  # without savepoints, places of rows and deferred constraints
+        if not plain:
+            self._connection.execute(f"SET LOCAL work_mem = '{_SORT_MEMORY}'")
+        for delete in (True, False) if any(part.deletes for part in parts) else (False,):
+            for stage in staged:
+                if plain:
+                    self._connection.execute(self._statement(stage, "", delete=delete))
+                    continue
+                self._apply(stage, delete=delete)
+        if not plain:
+            self._connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+
+    def _apply(self, stage: str, *, delete: bool) -> None:
+        """Applies the rows of a staged table but for those that the server refuses."""
+        sql = "SELECT pg_relation_size(%s::regclass) / current_setting('block_size')::int"
+        ((pages,),) = self._connection.execute(sql, (stage,)).fetchall()
+        whole = range(pages * _PER_PAGE)
+
+        def within(places: range) -> str:
+            first, end = _tid(places.start), _tid(places.stop)
+            return f" AND s.ctid >= '{first}' AND s.ctid < '{end}'" if places != whole else ""
+
+        def apply(places: range) -> None:
+            with self._connection.transaction():
+                self._connection.execute(self._statement(stage, within(places), delete=delete))
+
+        for places, error in by_halves(whole, apply, is_of_rows):
+            if error is not None:
+                self._refuse(stage, within(places), delete=delete, reason=reason_of(error))
+
+    def _statement(self, stage: str, places: str, *, delete: bool) -> str:
+        table, casts, key = self._table.place.sql, self._casts, self._table.primary_key
+        if delete:
+            same = same_values({name: casts[name] for name in key})
+            return f"DELETE FROM {table} AS t USING {stage} AS s WHERE {self._deleted} AND {same}{places}"
+        changes = ", ".join(f"{quote(name)} = EXCLUDED.{quote(name)}" for name in casts if name not in key)
+        return (
+            f"INSERT INTO {table} ({', '.join(map(quote, casts))}) SELECT {', '.join(casts.values())}"
+            f" FROM {stage} AS s WHERE NOT {self._deleted}{places}"
+            # In the order of the index each of its pages is touched once.
+            f" ORDER BY {', '.join(casts[name] for name in key)} ON CONFLICT ({', '.join(map(quote, key))})"
+            f" DO {f'UPDATE SET {changes}' if changes else 'NOTHING'}"
+        )
+
+    def _refuse(self, stage: str, places: str, *, delete: bool, reason: str) -> None:
+        """Takes the staged row of a place, if there is one, for one that the server refuses."""
+        table, kind = self._table, OPERATION_DELETE if delete else OPERATION_UPSERT
+        staged = {name: f"s.c{place}" for place, name in enumerate(table.names)}
+        source = f"FROM {stage} AS s WHERE {self._deleted} = {delete}{places}"
+        for batch in query_rows(self._connection, staged, source, table.types):
+            whole = batch.append_column(OPERATION, pa.array([kind], pa.string()))
+            self.refused.append(rejected(table, whole, 0, reason))
+            self.stats.refused += 1
+            self.stats.deletes -= delete
+            self.stats.upserts -= not delete
+        most = table.settings.max_refused_rows
+        if most is not None and len(self.refused) > most:
+            example = table.mask.told(self.refused[0])
+            raise too_many_refused(f"table '{table.name}'", most, len(self.refused), example)
+
+
+def _tid(place: int) -> str:
+    return f"({place // _PER_PAGE},{place % _PER_PAGE})"

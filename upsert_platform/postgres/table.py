@@ -8,43 +8,26 @@ from dataclasses import dataclass
 from pydantic import ValidationError
 
 from upsert_platform.core.errors import Problem
-from upsert_platform.core.masking import NO_MASK, Mask
-from upsert_platform.core.model import Column, Table
+from upsert_platform.core.model import Table
 from upsert_platform.core.options import read_settings
-from upsert_platform.core.types import LogicalType
-from upsert_platform.postgres.names import MOST_BYTES, Name, parse_name
 from upsert_platform.postgres.options import HologresSettings, PostgresSettings
-from upsert_platform.postgres.types import is_array, is_json
-from upsert_platform.writing.declared import column_problems, control_problem, key_problems, without_effect
+from upsert_platform.postgres.sql import MOST_BYTES, Name, is_array, is_json, parse_name
+from upsert_platform.writing.declared import WrittenTable, column_problems, control_problem, without_effect
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresTable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresTable(WrittenTable[PostgresSettings]):
     """A declared table.
 
     Attributes:
         place: its schema and name.
-        columns: in declared order, as `primary_key`.
+        primary_key: in declared order.
         absent: columns that the server's table does not have yet; they are read as null.
     """
 
-    name: str
     place: Name
-    columns: tuple[Column, ...]
     primary_key: tuple[str, ...]
-    settings: PostgresSettings
-    mask: Mask = NO_MASK
     absent: frozenset[str] = frozenset()
-
-    @property
-    def types(self) -> dict[str, LogicalType]:
-        """Column to type."""
-        return {column.name: column.type for column in self.columns if column.type is not None}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.types)
 
     @property
     def control(self) -> Name:
@@ -74,8 +57,8 @@ def read_postgres_table(
         problems += _name_problems(table, settings)
     if settings is None or any(problem.severity == "error" for problem in problems):
         return None, problems
-    place, columns = settings.place(table.name), table.physical_columns
-    return PostgresTable(table.name, place, columns, table.primary_key, settings, Mask.of(table)), problems
+    place = settings.place(table.name)
+    return PostgresTable.of(table, settings, place=place, primary_key=table.primary_key), problems
 
 
 _LONG = f"PostgreSQL takes names of {MOST_BYTES} bytes"
@@ -96,12 +79,11 @@ def _name_problems(table: Table, settings: PostgresSettings) -> Iterator[Problem
 
 
 def _column_problems(table: Table) -> Iterator[Problem]:
-    yield from column_problems(
-        table, system="a PostgreSQL", name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None
-    )
-    if not table.primary_key:
-        rule = "a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it"
-        yield Problem(f"table '{table.name}': {rule}", table.location)
-    yield from key_problems(
-        table, is_key_type=lambda kind: not (is_json(kind) or is_array(kind)), types="use a scalar type"
+    return column_problems(
+        table,
+        system="a PostgreSQL",
+        name_problem=lambda name: _LONG if len(name.encode()) > MOST_BYTES else None,
+        is_key_type=lambda kind: not (is_json(kind) or is_array(kind)),
+        key_types="use a scalar type",
+        keyless="a PRIMARY KEY ... NOT ENFORCED is required; rows are put and deleted by it",
     )

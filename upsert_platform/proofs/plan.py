@@ -25,7 +25,7 @@ from upsert_platform.core.destination import STATUS, Destination, DestinationSta
 from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.model import Project
 from upsert_platform.core.plan import expressions
-from upsert_platform.core.spark_failures import job_failures
+from upsert_platform.core.spark_failures import failure_of, job_failures
 from upsert_platform.core.types import quote_name
 from upsert_platform.core.wording import counted
 from upsert_platform.engine.engine import advance, plan_batch
@@ -48,7 +48,6 @@ from upsert_platform.sync.verify import (
     stored_key,
     summed,
 )
-from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -10,13 +10,12 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from upsert_platform.core.errors import UpsertPlatformError
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import NESTED, TEXTS, LogicalType, TypeName
 from upsert_platform.referee.selection import Condition, Selection
 from upsert_platform.sql.flink import Flink
 from upsert_platform.sync.binding import Target
 
 _INTEGERS: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
-_TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _OPERATORS: Final = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
 _TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
@@ -142,7 +141,7 @@ def _keeps(given: LogicalType, wanted: LogicalType) -> bool:
     """Return whether a value of one type is the same value of the other."""
     if given.name in _INTEGERS and wanted.name in _INTEGERS:
         return _INTEGERS.index(given.name) <= _INTEGERS.index(wanted.name)
-    if given.name in _TEXTS and wanted.name in _TEXTS:
+    if given.name in TEXTS and wanted.name in TEXTS:
         return wanted.name is TypeName.STRING or (
             given.name is wanted.name and (given.length or 0) <= (wanted.length or 0)
         )
@@ -150,7 +149,7 @@ def _keeps(given: LogicalType, wanted: LogicalType) -> bool:
         return True
     if given.name is TypeName.DECIMAL and wanted.name is TypeName.DECIMAL:
         return given.scale == wanted.scale and (given.precision or 0) <= (wanted.precision or 0)
-    if given.name in (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW):
+    if given.name in NESTED:
         return str(given).removesuffix(" NOT NULL") == str(wanted).removesuffix(" NOT NULL")
     return given.name is wanted.name
 

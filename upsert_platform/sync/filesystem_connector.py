@@ -21,7 +21,7 @@ from upsert_platform.core.options import Settings, option, read_settings
 from upsert_platform.formats.base import Columns, Decoded
 from upsert_platform.formats.factory import FORMATS, build_decoder, validate_format
 from upsert_platform.formats.options import CsvSettings, JsonSettings
-from upsert_platform.writing.declared import column_problems, key_problems, without_effect
+from upsert_platform.writing.declared import column_problems, without_effect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,8 +95,7 @@ class FilesystemConnector(Searchable):
             ignore=lambda name: name in self.ignored or (declared in FORMATS and name.startswith(f"{declared}.")),
         )
         problems += without_effect(table, self.ignored)
-        problems += column_problems(table, system="a filesystem", name_problem=lambda name: None)
-        problems += key_problems(table, is_key_type=lambda kind: True, types="")
+        problems += column_problems(table, system="a filesystem")
         if table.partitioned_by:
             problems.append(
                 Problem(

@@ -12,7 +12,7 @@ from upsert_platform.core.errors import UpsertPlatformError
 from upsert_platform.core.masking import MASKED, Mask
 from upsert_platform.core.model import Column
 from upsert_platform.core.options import nearest
-from upsert_platform.core.types import TypeName
+from upsert_platform.core.types import BYTES, TEXTS, TypeName
 from upsert_platform.formats import build_decoder
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.sync.shown_rows import JSON_OPTIONS, PLACE
@@ -20,8 +20,6 @@ from upsert_platform.sync.shown_rows import JSON_OPTIONS, PLACE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_TEXT: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
-_BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _CLOCKS: Final = (TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 _WHOLE: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 _NUMBERS: Final = (*_WHOLE, TypeName.DECIMAL, TypeName.FLOAT, TypeName.DOUBLE)
@@ -158,7 +156,7 @@ def _fits(column: Column, value: Any) -> bool:
         number = isinstance(value, int | float) and not isinstance(value, bool)
         special = kind in (TypeName.FLOAT, TypeName.DOUBLE) and value in ("NaN", "Infinity", "-Infinity")
         return special or (number and (kind not in _WHOLE or isinstance(value, int)))
-    if kind in (*_TEXT, *_BYTES, *_CLOCKS):
+    if kind in (*TEXTS, *BYTES, *_CLOCKS):
         return isinstance(value, str)
     return isinstance(value, list if kind is TypeName.ARRAY else dict)
 

@@ -14,7 +14,7 @@ from upsert_platform.tablestore.client import Client, is_missing
 from upsert_platform.tablestore.control import ControlTable
 from upsert_platform.tablestore.failures import ServiceError
 from upsert_platform.tablestore.options import TablestoreSettings
-from upsert_platform.writing.controlled import ControlledTable, ControlRecord
+from upsert_platform.writing.controlled import ControlledTable
 from upsert_platform.writing.lease import RenewedLease
 
 if TYPE_CHECKING:
@@ -57,8 +57,12 @@ class ControlledDestination(ControlledTable):
         record = self._control.read(asks=True)
         if record is None:
             return DestinationState()
-        created = self._created()
-        return record.state(created, _loss(self._control.table_name, record, created))
+        return record.state(
+            self._created(),
+            f"Tablestore table '{self._control.table_name}'",
+            gone="is gone; whoever dropped it, every batch is written again once it can be",
+            shown=lambda created: datetime.fromtimestamp(created / 1_000_000, UTC).isoformat(timespec="seconds"),
+        )
 
     def forget_applied(self, lease: Lease) -> None:
         """Drops the position from the control record.
@@ -93,21 +97,6 @@ class ControlledDestination(ControlledTable):
                 " applied, so the next run writes everything again"
             )
         self._control.record_applied(lease, span, created=created)
-
-
-def _loss(table_name: str, record: ControlRecord, created: int | None) -> str:
-    if record.applied_batch == 0:
-        return ""
-    what = f"Tablestore table '{table_name}', which held the batches up to {record.applied_batch},"
-    if created is None:
-        return f"{what} is gone; whoever dropped it, every batch is written again once it can be"
-    if record.table_id and created and created != record.table_id:
-        was, now = (
-            datetime.fromtimestamp(at / 1_000_000, UTC).isoformat(timespec="seconds")
-            for at in (record.table_id, created)
-        )
-        return f"{what} was dropped and made anew (created {was}, now {now}); every batch is written again"
-    return ""
 
 
 def report_of(written: Written[TaskStats], *, started: float) -> WriteReport:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,18 +16,17 @@ from upsert_platform.core.capabilities import (
     Shares,
     WritesByMode,
 )
-from upsert_platform.core.destination import BatchSpan, KeepRefused, Lease, WriteReport, drop_nothing
-from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
+from upsert_platform.core.destination import BatchSpan, WriteReport
 from upsert_platform.tablestore.controlled import ControlledDestination, report_of
 from upsert_platform.tablestore.options import InsertMode
 from upsert_platform.tablestore.schema import created_at, describe, difference_of, prepare_table, schema_difference
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.writing.controlled import RowByRow
-from upsert_platform.writing.lease import RenewedLease
-from upsert_platform.writing.outcomes import opener_of
+from upsert_platform.writing.lease import RenewedLease, Terms
+from upsert_platform.writing.outcomes import Written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from upsert_platform.writing.refused_output import OpenFile
 
 _MANY_KEYS: Final = 10_000
 """Keys from which on it is asked how large the table is."""
@@ -36,7 +35,9 @@ _SCANNED_BYTES: Final = 512
 request for rows is charged with 4 KB for each, one for a range with what it reads."""
 
 
-class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, ExpiresRows, ComparesSchema):
+class TablestoreDestination(
+    ControlledDestination, RowByRow[TablestoreTable], WritesByMode, ExpiresRows, ComparesSchema
+):
     """Implements `upsert_platform.core.destination.Destination`, with the capabilities that it inherits."""
 
     def __init__(self, table: TablestoreTable) -> None:
@@ -82,33 +83,19 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
         seconds = -1 if described is None else int(described.table_options.time_to_live)
         return seconds if seconds > 0 else None
 
-    def write(
-        self,
-        changes: DataFrame | RowsOfTask | RowsOfTasks,
-        *,
-        span: BatchSpan,
-        lease: Lease,
-        keep_refused: KeepRefused = drop_nothing,
-    ) -> WriteReport:
-        """Applies a change frame, then records the span under the lease's epoch.
-
-        Rows are put and deleted by key, so a replay after a failure converges.
-
-        Raises:
-            DestinationError: the write failed for good; nothing is recorded as applied.
-            LeaseHeldError: the lease was lost, or ends before the write can.
-            RecordError: Tablestore does not take a row, and ``on-error`` is ``fail``.
-        """
+    def _writing(self, terms: Terms, open_file: OpenFile | None) -> AbstractContextManager[Any]:
         from upsert_platform.tablestore.task import TaskStats
         from upsert_platform.tablestore.writer import writing_task
 
-        assert isinstance(lease, RenewedLease)
-        lease.check()
-        started = time.monotonic()
-        task = writing_task(self.table, terms=lease.terms, open_file=opener_of(keep_refused))
-        written = self._write_by_tasks(changes, self.table, task, TaskStats, keep=keep_refused)
+        return nullcontext((writing_task(self.table, terms=terms, open_file=open_file), TaskStats))
+
+    def _commit(self, written: Written[Any], span: BatchSpan, lease: RenewedLease) -> Written[Any]:
+        """Records the span under the lease's epoch."""
         written.keep_refused()
         self._record_applied(span, lease)
+        return written
+
+    def _report(self, written: Written[Any], *, started: float, seconds: float) -> WriteReport:
         return report_of(written, started=started)
 
     def _fetching(self) -> Callable[[Any], Any]:
@@ -116,13 +103,13 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
 
         return fetching_task(self.table)
 
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
-        """Rows by the table's partitions."""
+    def _shares(self, ranges: Sequence[str] | None = None) -> Shares:
+        """Rows by ranges, the table's partitions unless others are given."""
         from upsert_platform.tablestore.ranges import read_ranges
-        from upsert_platform.tablestore.reader import RANGES_DDL, scanning_task
+        from upsert_platform.tablestore.reader import RangeRows
 
-        ranges = [(bounds,) for bounds in read_ranges(self.table)]
-        return self._rows_of_ranges(spark, ranges, RANGES_DDL, scanning_task(self.table))
+        found = tuple(ranges or read_ranges(self.table))
+        return Shares(len(found), RangeRows(self.table, found))
 
     def reads_in_tasks(self, *, since: int, rows: int) -> RowsByKey | RowsByShare | None:
         """Rows of keys, 100 per request; all rows, by ranges, of a table that has few others."""
@@ -131,20 +118,9 @@ class TablestoreDestination(ControlledDestination, RowByRow, WritesByMode, Expir
         if _MANY_KEYS <= rows <= MOST_TOLD_KEYS:
             ranges, size = measured_ranges(self.table)
             if size <= rows * _SCANNED_BYTES:
-                return self._by_ranges(lambda: ranges)
+                return RowsByShare(partial(self._shares, ranges), others=True)
         return super().reads_in_tasks(since=since, rows=rows)
 
     def all_in_tasks(self, *, at_once: int) -> RowsByShare | None:
         """All rows, by ranges."""
-        from upsert_platform.tablestore.ranges import read_ranges
-
-        return None if self.holder() else self._by_ranges(partial(read_ranges, self.table))
-
-    def _by_ranges(self, ranges_of: Callable[[], Sequence[str]]) -> RowsByShare:
-        from upsert_platform.tablestore.reader import RangeRows
-
-        def opened() -> Shares:
-            ranges = tuple(ranges_of())
-            return Shares(len(ranges), RangeRows(self.table, ranges))
-
-        return RowsByShare(opened, others=True)
+        return None if self.holder() else RowsByShare(self._shares, others=True)

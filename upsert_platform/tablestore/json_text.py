@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import NESTED, LogicalType, TypeName
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - TIMESTAMP has no zone
 _DAY_MICROSECONDS = 86_400_000_000
@@ -128,7 +128,7 @@ def _map_fragment(logical: LogicalType) -> Callable[[Any], str]:
 def _entry(logical: LogicalType) -> tuple[LogicalType, Callable[[Any], str]]:
     key = _some(logical.element if logical.name is TypeName.MULTISET else logical.key)
     value = LogicalType(TypeName.INT) if logical.name is TypeName.MULTISET else _some(logical.element)
-    if key.name in (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW):
+    if key.name in NESTED:
         raise ValueError(f"{logical}: a key of a nested type has no JSON form")
     return key, _fragment(value)
 

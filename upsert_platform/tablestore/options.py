@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, SecretStr, field_validator, model_validato
 from upsert_platform.core.options import Boolean, MemorySize, PositiveDuration, option
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.credentials import Role
-from upsert_platform.writing.options import WrittenSettings, lowered
+from upsert_platform.writing.options import WrittenSettings, lowered, selecting
 
 
 class InsertMode(StrEnum):
@@ -48,9 +48,7 @@ class TablestoreSettings(WrittenSettings):
     section 1.2); values are accepted in any case and with blanks around them, as it does.
     """
 
-    connector: Literal["tablestore"] = option(
-        "connector", "tablestore", origin="platform", description="Selects this connector."
-    )
+    connector: Literal["tablestore"] = selecting("tablestore")
     table_name: str = option(
         "table.name", "", origin="platform", description="Name of the Tablestore table; the declared name by default."
     )

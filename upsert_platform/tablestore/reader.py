@@ -49,17 +49,7 @@ class StoredTable(Protocol):
 
 
 RANGES_DDL = "bounds STRING"
-"""What `scanning_task` takes: ranges as `upsert_platform.tablestore.ranges.read_ranges` gives them."""
-
-
-def scanning_task(table: TablestoreTable) -> Callable[[Batches], Batches]:
-    """The function for ``mapInArrow`` that reads ranges of a table, page by page."""
-
-    def scan(batches: Batches) -> Batches:
-        for batch in batches:
-            yield from scanned_ranges(table, batch.column(0).to_pylist())
-
-    return scan
+"""A frame of ranges as `upsert_platform.tablestore.ranges.read_ranges` gives them."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +61,10 @@ class RangeRows:
 
     def __call__(self, numbers: Batches) -> Batches:
         for batch in numbers:
-            yield from scanned_ranges(self.table, [self.ranges[number] for number in batch.column(0).to_pylist()])
+            yield from _scanned(self.table, [self.ranges[number] for number in batch.column(0).to_pylist()])
 
 
-def scanned_ranges(table: TablestoreTable, ranges: Sequence[str]) -> Batches:
+def _scanned(table: TablestoreTable, ranges: Sequence[str]) -> Batches:
     """The rows of ranges, page by page; the next page is on its way while one is read."""
     transport = Transport(Endpoint.of(table.settings), connections=1)
     thread = ThreadPoolExecutor(1)
@@ -185,11 +175,11 @@ def decode_rows(rows: Sequence[Row], table: TablestoreTable) -> pa.RecordBatch:
     Raises:
         DestinationError: a cell holds what no declared column could have stored.
     """
-    columns = _columns_of_alike(rows) or _columns(rows, [column.name for column in table.columns])
+    columns = _columns_of_alike(rows) or _columns(rows, table.names)
     stored = {column.name: column for column in (*table.primary_key, *table.attributes)}
     absent = [None] * len(rows)
     arrays = [_decode(columns.get(column.name, absent), stored[column.name], table) for column in table.columns]
-    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in table.columns])
+    return pa.RecordBatch.from_arrays(arrays, names=table.names)
 
 
 def _columns_of_alike(rows: Sequence[Row]) -> dict[str, list[Any]] | None:

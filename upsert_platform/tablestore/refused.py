@@ -15,11 +15,7 @@ from upsert_platform.tablestore.table import TablestoreTable
 
 def refused_row(changes: pa.RecordBatch, row: int, table: TablestoreTable, reason: str) -> RefusedRow:
     """A row of a change frame as JSON text, with its operation, beside its primary key and the reason."""
-    parts = {
-        column.name: _text(changes.column(column.name)[row], column.type)
-        for column in table.columns
-        if column.type is not None
-    }
+    parts = {name: _text(changes.column(name)[row], logical) for name, logical in table.types.items()}
     key = {column.name: parts[column.name] for column in table.primary_key}
     operation = json.dumps(changes.column(OPERATION)[row].as_py())
     return RefusedRow(key=_object(key), row=_object({**parts, OPERATION: operation}), reason=reason)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from upsert_platform.core.errors import Problem
-from upsert_platform.core.masking import NO_MASK, Mask
 from upsert_platform.core.model import Column, Table
 from upsert_platform.core.options import read_settings
 from upsert_platform.tablestore import limits
 from upsert_platform.tablestore.options import InsertMode, TablestoreSettings
 from upsert_platform.tablestore.types import StoredType, primary_key_type, stored_type
-from upsert_platform.writing.declared import column_problems, control_problem, key_problems
+from upsert_platform.writing.declared import WrittenTable, column_problems, control_problem
 
 _KEY_TYPES: Final = (
     "a Tablestore key is STRING, INTEGER or BINARY. Use a character, integer, decimal, date, time or binary type"
@@ -33,26 +32,19 @@ class StoredColumn:
         return self.column.name
 
 
-@dataclass(frozen=True, slots=True)
-class TablestoreTable:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablestoreTable(WrittenTable[TablestoreSettings]):
     """A declared Tablestore table.
 
     Attributes:
-        name: as declared.
         table_name: in the instance.
         primary_key: in the order of the PRIMARY KEY clause, which is the order of the table's keys.
         attributes: the other columns.
-        columns: all of them in declared order, as change frames carry them.
-        mask: what messages do not show.
     """
 
-    name: str
     table_name: str
     primary_key: tuple[StoredColumn, ...]
     attributes: tuple[StoredColumn, ...]
-    columns: tuple[Column, ...]
-    settings: TablestoreSettings
-    mask: Mask = NO_MASK
 
 
 _CONNECT_NAMES: Final = (
@@ -104,18 +96,14 @@ def read_tablestore_table(table: Table) -> tuple[TablestoreTable | None, list[Pr
         for column in table.physical_columns
         if column.type is not None
     }
-    return (
-        TablestoreTable(
-            name=table.name,
-            table_name=settings.table_name or table.name,
-            primary_key=tuple(stored[name] for name in table.primary_key),
-            attributes=tuple(column for name, column in stored.items() if name not in table.primary_key),
-            columns=table.physical_columns,
-            settings=settings,
-            mask=Mask.of(table),
-        ),
-        problems,
+    checked = TablestoreTable.of(
+        table,
+        settings,
+        table_name=settings.table_name or table.name,
+        primary_key=tuple(stored[name] for name in table.primary_key),
+        attributes=tuple(column for name, column in stored.items() if name not in table.primary_key),
     )
+    return checked, problems
 
 
 def _name_problem(name: str) -> str | None:
@@ -133,14 +121,19 @@ def _check_columns(table: Table, settings: TablestoreSettings | None) -> Iterato
         )
     if settings is not None:
         yield from control_problem(table, control=settings.control_table, stored=settings.table_name or table.name)
-    yield from column_problems(table, system="a Tablestore", name_problem=_name_problem)
     if not 1 <= len(table.primary_key) <= limits.MAX_PRIMARY_KEYS:
         yield Problem(
             f"{subject}: a Tablestore table has 1 to {limits.MAX_PRIMARY_KEYS} primary key columns, not"
             f" {len(table.primary_key)}; declare PRIMARY KEY (...) NOT ENFORCED with them",
             table.location,
         )
-    yield from key_problems(table, is_key_type=lambda kind: primary_key_type(kind) is not None, types=_KEY_TYPES)
+    yield from column_problems(
+        table,
+        system="a Tablestore",
+        name_problem=_name_problem,
+        is_key_type=lambda kind: primary_key_type(kind) is not None,
+        key_types=_KEY_TYPES,
+    )
     attributes = [name for name in names if name not in table.primary_key]
     version = settings.version_column if settings is not None else None
     if len(attributes) + (version is not None) > limits.MAX_COLUMNS_PER_ROW:

@@ -14,7 +14,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import NESTED, LogicalType, TypeName, arrow_type
 from upsert_platform.tablestore.json_text import json_text, parse_json_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ class StoredType(StrEnum):
 
 
 PRIMARY_KEY_TYPES = (StoredType.STRING, StoredType.INTEGER, StoredType.BINARY)
-_NESTED = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
 _INTEGERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 _DAY_MICROSECONDS = 86_400_000_000
 _FIRST, _LAST = datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001 - no zone
@@ -68,7 +67,7 @@ def stored_type(logical: LogicalType) -> StoredType:
 def primary_key_type(logical: LogicalType) -> StoredType | None:
     """The primary key type of a SQL type, or None where Tablestore takes no such key (doubles, booleans, nested)."""
     stored = stored_type(logical)
-    return stored if stored in PRIMARY_KEY_TYPES and logical.name not in _NESTED else None
+    return stored if stored in PRIMARY_KEY_TYPES and logical.name not in NESTED else None
 
 
 def stored_arrow_type(stored: StoredType) -> pa.DataType:
@@ -110,7 +109,7 @@ def to_stored(values: pa.Array, logical: LogicalType) -> Converted:
             return _times(values.cast(pa.int64()), logical.precision or 0)
         case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
             return _timestamps(values, logical.precision or 0, suffix="Z" if logical.name != "TIMESTAMP" else "")
-    if logical.name in _NESTED:
+    if logical.name in NESTED:
         return _each(values, lambda value: json_text(value, logical))
     return Converted(values.cast(stored_arrow_type(stored)))
 
@@ -125,7 +124,7 @@ def from_stored(values: pa.Array, logical: LogicalType) -> pa.Array:
     import pyarrow.compute as pc
 
     target = arrow_type(logical)
-    if logical.name in _NESTED:
+    if logical.name in NESTED:
         parsed = [None if text is None else parse_json_text(text, logical) for text in values.to_pylist()]
         return pa.array(parsed, type=target)
     match logical.name:

@@ -8,6 +8,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 T = TypeVar("T")
+Rows = TypeVar("Rows", pa.RecordBatch, range)
 
 
 def blocks(batches: Iterator[pa.RecordBatch], *, rows: int, size: float = float("inf")) -> Iterator[pa.RecordBatch]:
@@ -30,24 +31,25 @@ def blocks(batches: Iterator[pa.RecordBatch], *, rows: int, size: float = float(
 
 
 def by_halves(
-    batch: pa.RecordBatch, act: Callable[[pa.RecordBatch], T], refuses: Callable[[Exception], bool]
-) -> Iterator[tuple[pa.RecordBatch, T | Exception]]:
+    block: Rows, act: Callable[[Rows], T], refuses: Callable[[Exception], bool]
+) -> Iterator[tuple[Rows, T | Exception]]:
     """Yield the parts of a block that a system takes, with what `act` gave for them, and each row that it does not.
 
     Args:
+        block: rows, or the places of rows that the system has already.
         act: hands rows to the system, which takes all of them or none.
         refuses: whether an error is of the rows; `act` is called again for each half of them, down to single ones,
             which come with their error.
     """
     try:
-        done: T | Exception = act(batch)
+        done: T | Exception = act(block)
     except Exception as error:
         if not refuses(error):
             raise
         done = error
-    if isinstance(done, Exception) and batch.num_rows > 1:
-        middle = batch.num_rows // 2
-        for half in (batch.slice(0, middle), batch.slice(middle)):
+    if isinstance(done, Exception) and len(block) > 1:
+        middle = len(block) // 2
+        for half in (block[:middle], block[middle:]):
             yield from by_halves(half, act, refuses)
     else:
-        yield batch, done
+        yield block, done

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import logging
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
 
-from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, WritesInTask
-from upsert_platform.core.destination import Destination, DestinationState, KeepRefused, Lease, Verdict
-from upsert_platform.core.masking import Mask
+from upsert_platform.core.capabilities import ReadsInTasks, Resets, RowsByKey, RowsByShare, Shares, WritesInTask
+from upsert_platform.core.destination import (
+    BatchSpan,
+    Destination,
+    DestinationState,
+    KeepRefused,
+    Lease,
+    RefusedFile,
+    Verdict,
+    WriteReport,
+    drop_nothing,
+)
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
-from upsert_platform.core.types import arrow_type, spark_type
+from upsert_platform.core.types import spark_type
+from upsert_platform.writing.declared import WrittenTable
 from upsert_platform.writing.judge import Judge
-from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure
+from upsert_platform.writing.lease import LeaseStore, RenewedLease, Tenure, Terms
 from upsert_platform.writing.notices import warn_once
 from upsert_platform.writing.options import WrittenSettings
-from upsert_platform.writing.outcomes import TaskStats, Written, run_tasks
+from upsert_platform.writing.outcomes import TaskStats, Written, opener_of, run_tasks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,17 +39,7 @@ if TYPE_CHECKING:
     Batches = Iterator[pa.RecordBatch]
 
 _LOGGER: Final = logging.getLogger(__name__)
-_Stats = TypeVar("_Stats", bound=TaskStats)
-
-
-class CheckedTable(Protocol):
-    """A checked declaration of a table."""
-
-    @property
-    def settings(self) -> WrittenSettings: ...
-
-    @property
-    def mask(self) -> Mask: ...
+_Table = TypeVar("_Table", bound="WrittenTable[Any]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +58,33 @@ class ControlRecord:
     table_id: int = 0
     verdict: Verdict | None = None
 
-    def state(self, found_id: int | None, lost: str) -> DestinationState:
+    def state(
+        self,
+        found_id: int | None,
+        what: str,
+        *,
+        gone: str = "is gone; every batch is written again",
+        shown: Callable[[int], str] | None = None,
+    ) -> DestinationState:
         """Return the state that the record stands for, the initial one where the table of the batches is not there.
 
         Args:
             found_id: identity of the table as it is, 0 if unknown; None where there is none.
-            lost: see `DestinationState.lost`.
+            what: the table, for `DestinationState.lost`.
+            gone: becomes of a table that is not there, as the end of that sentence.
+            shown: what an identity tells users; None where it tells them nothing.
         """
-        known = DestinationState(lost=lost)
-        if not lost and found_id is not None:
-            table_id = str(found_id or "")
+        fate = gone if found_id is None else ""
+        if self.table_id and found_id and found_id != self.table_id:
+            told = f" (created {shown(self.table_id)}, now {shown(found_id)})" if shown else ""
+            fate = f"was dropped and made anew{told}; every batch is written again"
+        if self.applied_batch and fate:
+            known = DestinationState(lost=f"{what}, which held the batches up to {self.applied_batch}, {fate}")
+        elif found_id is None:
+            known = DestinationState()
+        else:
             known = DestinationState(
-                self.applied_batch, self.changelog_id, self.verdict, commit=self.commit, table_id=table_id
+                self.applied_batch, self.changelog_id, self.verdict, commit=self.commit, table_id=str(found_id or "")
             )
         return self.tenure.shown_in(known)
 
@@ -123,90 +139,115 @@ class ControlledTable(Destination, Resets):
         """Keeps the result of a check in the place of another one, and returns whether that was still there."""
         return self._control.swap_verdict(old, new)
 
-    def _write_by_tasks(
+
+class RowByRow(ControlledTable, WritesInTask, ReadsInTasks, Generic[_Table]):
+    """A table whose rows are written one by one, and found by their keys from any task."""
+
+    table: _Table
+
+    def write(
         self,
         changes: DataFrame | RowsOfTask | RowsOfTasks,
-        table: CheckedTable,
-        task: Callable[[Any], Any],
-        stats: type[_Stats],
         *,
-        keep: KeepRefused,
-    ) -> Written[_Stats]:
-        """Writes a change frame by `run_tasks`, in as many tasks as ``sink.parallelism`` says, NOT NULL rules applied.
+        span: BatchSpan,
+        lease: Lease,
+        keep_refused: KeepRefused = drop_nothing,
+    ) -> WriteReport:
+        """Writes a change frame by tasks, NOT NULL rules applied, then records the span under the lease.
+
+        Rows are put and deleted by key, so a replay after a failure converges.
 
         Raises:
-            UpsertPlatformError: what a task raised.
+            DestinationError: the write failed for good; nothing is recorded as applied.
+            LeaseHeldError: the lease was lost, or ends before the write can.
+            RecordError: the system does not take a row, and ``on-error`` is ``fail``.
         """
-        settings = table.settings
-        if settings.parallelism is None:
-            pass
-        elif isinstance(changes, RowsOfTasks):
-            changes = changes.in_shares(settings.parallelism)
-        elif not isinstance(changes, RowsOfTask):
-            changes = changes.repartition(settings.parallelism)
-        else:
-            warn_once(
-                _LOGGER,
-                f"table '{self.name}': 'sink.parallelism' = '{settings.parallelism}' has no effect on batches of few"
-                " rows, which one task writes; it is the number of Spark's tasks",
+        assert isinstance(lease, RenewedLease)
+        lease.check()
+        started = time.monotonic()
+        settings, mask = self.table.settings, self.table.mask
+        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail", mask=mask)
+        with self._writing(lease.terms, opener_of(keep_refused)) as (task, stats):
+            written = run_tasks(
+                self._dealt(changes),
+                task,
+                stats,
+                what=f"table '{self.name}'",
+                keep=keep_refused,
+                judge=judge,
+                most=settings.max_refused_rows,
+                mask=mask,
             )
-        judge = Judge.of(self.columns, self.primary_key, fails=settings.on_error == "fail", mask=table.mask)
-        return run_tasks(
-            changes,
-            task,
-            stats,
-            what=f"table '{self.name}'",
-            keep=keep,
-            judge=judge,
-            most=settings.max_refused_rows,
-            mask=table.mask,
+            seconds = time.monotonic() - started
+            written = self._commit(written, span, lease)
+        return self._report(written, started=started, seconds=seconds)
+
+    def _dealt(self, changes: DataFrame | RowsOfTask | RowsOfTasks) -> DataFrame | RowsOfTask | RowsOfTasks:
+        """A change frame in as many tasks as ``sink.parallelism`` says."""
+        tasks = self.table.settings.parallelism
+        if tasks is None:
+            return changes
+        if isinstance(changes, RowsOfTasks):
+            return changes.in_shares(tasks)
+        if not isinstance(changes, RowsOfTask):
+            return changes.repartition(tasks)
+        warn_once(
+            _LOGGER,
+            f"table '{self.name}': 'sink.parallelism' = '{tasks}' has no effect on batches of few rows, which one task"
+            " writes; it is the number of Spark's tasks",
         )
+        return changes
 
-    def _rows_of_keys(self, keys: DataFrame, fetch: Callable[[Any], Any]) -> DataFrame:
-        """Rows of some keys in declared types.
-
-        Args:
-            keys: columns named as the primary key. Duplicates are asked for once.
-            fetch: a function for ``mapInArrow`` from keys to rows.
-        """
-        wanted = keys.select(*[f"`{name}`" for name in self.primary_key]).distinct()
-        return wanted.mapInArrow(fetch, self._schema)
-
-    def _rows_of_ranges(
-        self, spark: SparkSession, ranges: list[tuple[Any, ...]], ddl: str, scan: Callable[[Any], Any]
-    ) -> DataFrame:
-        """Rows of ranges, a task per range, in declared types.
+    @abstractmethod
+    def _writing(
+        self, terms: Terms, open_file: Callable[[], RefusedFile] | None
+    ) -> AbstractContextManager[tuple[Callable[[Any], Any], type[TaskStats]]]:
+        """Return, while rows are written, the function for ``mapInArrow`` that writes them, and the kind of its counts.
 
         Args:
-            ddl: of the ranges.
-            scan: a function for ``mapInArrow`` from ranges to rows.
+            open_file: opens a file for refused rows; None where the task yields them.
         """
-        frame = spark.createDataFrame(ranges, ddl).repartition(len(ranges))
-        return frame.mapInArrow(scan, self._schema)
 
-    @property
-    def _schema(self) -> str:
-        return ", ".join(f"`{column.name}` {spark_type(column.type)}" for column in self.columns if column.type)
+    @abstractmethod
+    def _commit(self, written: Written[Any], span: BatchSpan, lease: RenewedLease) -> Written[Any]:
+        """Keeps the refused rows of the tasks, and records the span as the holder of the lease.
 
+        Returns:
+            The results, with rows that were refused here.
+        """
 
-class RowByRow(ControlledTable, WritesInTask, ReadsInTasks):
-    """A table whose rows are written one by one, and found by their keys from any task."""
+    @abstractmethod
+    def _report(self, written: Written[Any], *, started: float, seconds: float) -> WriteReport:
+        """Return the report of a write.
+
+        Args:
+            started: of the monotonic clock.
+            seconds: that the tasks took.
+        """
 
     @abstractmethod
     def _fetching(self) -> Callable[[Any], Any]:
         """Return a function for ``mapInArrow`` from keys to the rows that have them; it can be pickled."""
 
     @abstractmethod
-    def _all_rows(self, spark: SparkSession) -> DataFrame:
-        """Return every row in declared types."""
+    def _shares(self) -> Shares:
+        """Return the shares in which tasks read all rows."""
 
     def read(self, spark: SparkSession, *, keys: DataFrame | None = None) -> DataFrame:
-        """Rows of the table in declared types: all, by ranges, or those of some keys.
+        """Rows of the table in declared types: all, a task per share, or those of some keys.
 
         Args:
             keys: columns named as the primary key. Duplicates are asked for once.
         """
-        return self._all_rows(spark) if keys is None else self._rows_of_keys(keys, self._fetching())
+        if keys is not None:
+            wanted = keys.select(*[f"`{name}`" for name in self.primary_key]).distinct()
+            return wanted.mapInArrow(self._fetching(), self._schema)
+        shares = self._shares()
+        return spark.range(0, shares.count, 1, shares.count).mapInArrow(shares.read, self._schema)
+
+    @property
+    def _schema(self) -> str:
+        return ", ".join(f"`{name}` {spark_type(logical)}" for name, logical in self.table.types.items())
 
     def writes_in_task(self) -> bool:
         """Always."""
@@ -222,10 +263,7 @@ class RowByRow(ControlledTable, WritesInTask, ReadsInTasks):
 
     def key_reader(self, *, since: int, most: int) -> Callable[[pa.Table], pa.Table | None]:
         """Rows of keys."""
-        import pyarrow as pa
-
-        fields = [pa.field(column.name, arrow_type(column.type)) for column in self.columns if column.type]
-        return FewRows(self._fetching(), pa.schema(fields), most)
+        return FewRows(self._fetching(), self.table.schema, most)
 
 
 @dataclass(frozen=True)

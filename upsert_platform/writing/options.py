@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -12,6 +12,11 @@ from upsert_platform.core.options import Boolean, Settings, option
 def lowered(value: object) -> object:
     """Return a text without blanks around it, in lower case; any other value as it is."""
     return value.strip().lower() if isinstance(value, str) else value
+
+
+def selecting(connector: str) -> Any:
+    """Declares the option that selects a connector."""
+    return option("connector", connector, origin="platform", description="Selects this connector.")
 
 
 class WrittenSettings(Settings):

@@ -5,7 +5,6 @@ every system.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,11 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from upsert_platform.core import errors
 from upsert_platform.core.destination import KeepRefused, KeepsFiles, RefusedFile, RefusedRow, WriteReport
 from upsert_platform.core.errors import DestinationError, UpsertPlatformError
 from upsert_platform.core.masking import NO_MASK, Mask
-from upsert_platform.core.spark_failures import job_failures
+from upsert_platform.core.spark_failures import failure_of, job_failures
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks, answers_of
 from upsert_platform.writing.judge import Judge
 
@@ -32,10 +30,6 @@ _EXAMPLES: Final = 20
 _BATCH_ROWS: Final = 20_000
 """Rows that a task in this process is given at once: as many as Spark gives its tasks."""
 _TASK_DIED: Final = ("PythonException", "Python worker exited")
-_RAISED: Final = re.compile(
-    r"^upsert_platform\.(?:\w+\.)*(?P<kind>\w+): (?P<text>.*?)(?=\n\s*(?:\n|at |\tat |JVM stacktrace)|\Z)",
-    re.DOTALL | re.MULTILINE,
-)
 
 
 @dataclass(slots=True)
@@ -264,28 +258,3 @@ def raising_what_tasks_raised(what: str) -> Iterator[None]:
         if raised is None and not any(sign in str(error) for sign in _TASK_DIED):
             raise
         raise raised or DestinationError(f"{what}: a writing task failed: {str(error)[:2000]}") from error
-
-
-@contextmanager
-def raised_by_tasks() -> Iterator[None]:
-    """Raise the platform's own error of a task in place of what Spark raises for it."""
-    try:
-        yield
-    except Exception as error:
-        raised = failure_of(error)
-        if raised is None:
-            raise
-        raise raised from error
-
-
-def failure_of(error: BaseException) -> UpsertPlatformError | None:
-    """The platform's own error inside what Spark raised for a failed task; None when the task ended otherwise.
-
-    The last one named counts: it is the one that left the task, where others led to it.
-    """
-    for found in reversed(list(_RAISED.finditer(str(error)))):
-        kind: Any = getattr(errors, found["kind"], None)
-        if isinstance(kind, type) and issubclass(kind, UpsertPlatformError) and kind is not errors.DeclarationError:
-            own: UpsertPlatformError = kind(found["text"].strip())
-            return own
-    return None

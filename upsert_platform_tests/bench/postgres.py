@@ -15,7 +15,7 @@ import psycopg
 import pyarrow as pa
 
 from upsert_platform.core.types import parse_type
-from upsert_platform.postgres.encode import HEADER, TRAILER, copy_rows
+from upsert_platform.postgres.copy import HEADER, TRAILER, copy_rows
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.bench.measure import row
 from upsert_platform_tests.postgres.declared import changes, table_on, write

@@ -12,10 +12,9 @@ from upsert_platform.core.errors import Problem
 from upsert_platform.core.model import Column, Options, Table
 from upsert_platform.core.types import parse_type
 from upsert_platform.postgres.connector import HologresConnector
-from upsert_platform.postgres.encode import copy_rows
-from upsert_platform.postgres.names import Name, parse_name
+from upsert_platform.postgres.copy import copy_rows
+from upsert_platform.postgres.sql import Found, Name, cast_of, misfit, parse_name
 from upsert_platform.postgres.table import PostgresTable
-from upsert_platform.postgres.types import Found, cast_of, misfit
 from upsert_platform_tests.postgres.declared import PLACE, declare
 
 ID = {"id": "BIGINT", "name": "STRING"}

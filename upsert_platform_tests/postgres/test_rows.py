@@ -15,8 +15,7 @@ import pytest
 from upsert_platform.core.destination import RefusedRow
 from upsert_platform.core.errors import DestinationError, RecordError
 from upsert_platform.postgres.destination import PostgresDestination
-from upsert_platform.postgres.merge import Merge
-from upsert_platform.postgres.stage import StageStats
+from upsert_platform.postgres.stage import Merge, StageStats
 from upsert_platform.postgres.table import PostgresTable
 from upsert_platform_tests.postgres.conftest import Tables
 from upsert_platform_tests.postgres.declared import changes, found_rows, write

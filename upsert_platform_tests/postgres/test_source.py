@@ -37,7 +37,7 @@ COLUMNS = {"id": "BIGINT", "n": "BIGINT"}
 
 def _hop(table: PostgresTable, root: Path) -> ChangelogHop:
     declared = Table(table.name, table.columns, table.primary_key, Options({"connector": "postgres"}), PLACE)
-    source = PostgresSource(declared, table)
+    source = PostgresSource(declared, str(table.place), table.settings.snapshot_interval, table)
     return ChangelogHop(source, changelog_of(source, Lake(str(root))), run="run")
 
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from tablestore import INF_MIN
 
+from upsert_platform.core.task_runner import numbers_of
 from upsert_platform.tablestore.client import Client
 from upsert_platform.tablestore.ranges import WHOLE, ranges_of, read_ranges
-from upsert_platform.tablestore.reader import RangeRows, fetching_task, scanning_task
+from upsert_platform.tablestore.reader import RangeRows, fetching_task
 from upsert_platform.tablestore.schema import prepare_table
 from upsert_platform.tablestore.table import TablestoreTable
 from upsert_platform.tablestore.writer import writing_task
@@ -41,8 +42,8 @@ def _filled(server: ServerHandle, kind: str, key: Callable[[int], Any], rows: in
 def test_ranges_cover_every_row_once(server: ServerHandle, kind: str, key: Callable[[int], Any], split: Any) -> None:
     table = _filled(server, kind, key, 7000)
     assert read_ranges(table) == ["[null, null]"]
-    ranges = pa.record_batch({"bounds": [json.dumps([None, split]), json.dumps([split, None])]})
-    pages = list(scanning_task(table)(iter([ranges])))
+    ranges = (json.dumps([None, split]), json.dumps([split, None]))
+    pages = list(RangeRows(table, ranges)(numbers_of([0, 1])))
     assert [page.num_rows for page in pages] == [5000, 2000]
     found = [row for page in pages for row in page.to_pylist()]
     assert found == [{"id": key(n), "part": n % 3, "name": f"n{n}"} for n in range(7000)]
@@ -62,7 +63,7 @@ def test_ranges_lie_between_the_split_points_of_the_table(
     assert [json.loads(bounds) for bounds in ranges] == [
         [None, ["k1", 0]], [["k1", 0], ["k2", 0]], [["k2", 0], None],
     ]  # fmt: skip
-    pages = list(scanning_task(table)(iter([pa.record_batch({"bounds": ranges})])))
+    pages = list(RangeRows(table, tuple(ranges))(numbers_of(range(len(ranges)))))
     assert [row for page in pages for row in page.to_pylist()] == rows
 
 

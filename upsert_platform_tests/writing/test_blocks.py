@@ -28,6 +28,15 @@ def test_rows_that_are_refused_come_alone_and_all_others_are_taken(count: int, w
     assert all(done == rows for rows, done in found if not isinstance(done, ValueError))
 
 
+def test_places_of_rows_are_divided_as_rows_are() -> None:
+    def apply(places: range) -> None:
+        if 5 in places:
+            raise ValueError
+
+    found = [(part, done is None) for part, done in by_halves(range(4, 12), apply, _is_refusal)]
+    assert found == [(range(4, 5), True), (range(5, 6), False), (range(6, 8), True), (range(8, 12), True)]
+
+
 def test_an_error_that_no_row_is_the_reason_of_ends_it() -> None:
     asked: list[int] = []
 

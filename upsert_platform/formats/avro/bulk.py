@@ -13,9 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName, arrow_type
 from upsert_platform.formats.avro.plan import Node
-from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.java.time import DAY_NS
 
 _MARGIN: Final = 16
@@ -193,7 +192,7 @@ class _Block:
             return self._decimals(start, sizes, node.scale, node.target), after
         bounds = np.concatenate(([0], np.cumsum(sizes)))
         index = np.repeat(start - bounds[:-1], sizes) + np.arange(bounds[-1])
-        kind = pa.string() if node.target.name in CHARACTERS else pa.binary()
+        kind = pa.string() if node.target.name in TEXTS else pa.binary()
         buffers = [None, pa.py_buffer(bounds.astype(np.int32).tobytes()), pa.py_buffer(self._content[index].tobytes())]
         return pa.Array.from_buffers(kind, len(start), buffers), after
 

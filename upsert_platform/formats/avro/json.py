@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from upsert_platform.core.types import TypeName
+from upsert_platform.core.types import TEXTS, TypeName
 from upsert_platform.formats.avro.plan import Node, target_names
 from upsert_platform.formats.avro.reader import AvroDataError, decimal_of, time_of_day
-from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.java.text import parse_float, repair_surrogates
 from upsert_platform.formats.json.tree import FloatText, IntText, Tree, parse_tree
 from upsert_platform.formats.json.values import FieldError, describe, to_micros
@@ -99,7 +98,7 @@ def _content(node: Node) -> Convert:
         _expect(tree, str, "text")
         if node.kind == "enum" and tree not in node.symbols:
             raise AvroDataError("an unknown enum symbol")
-        if target is not None and target.name in CHARACTERS:
+        if target is not None and target.name in TEXTS:
             return repair_surrogates(tree)
         content = tree.encode() if node.kind == "string" else tree.encode("latin-1", "replace")
         if target is not None and target.name is TypeName.DECIMAL:

@@ -9,12 +9,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.formats.avro.schema import CHARACTERS, NAMESPACE, RECORD_NAME, key_and_value, schema_of_type
+from upsert_platform.core.types import BYTES, TEXTS, LogicalType, TypeName
+from upsert_platform.formats.avro.schema import NAMESPACE, RECORD_NAME, key_and_value, schema_of_type
 from upsert_platform.formats.fragments import Refusals, keep_present, lift_refusals, scalar_text, valid_text
 from upsert_platform.formats.json.text import quote_for_bytes
 
-_BINARY: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 
 
@@ -53,9 +52,9 @@ def _not_null(logical: LogicalType) -> LogicalType:
 
 
 def _bare(array: pa.Array, logical: LogicalType, refusals: Refusals, *, record: str) -> pa.Array:
-    if logical.name in CHARACTERS:
+    if logical.name in TEXTS:
         return _quoted([None if text is None else str(text) for text in valid_text(array).to_pylist()])
-    if logical.name in _BINARY:
+    if logical.name in BYTES:
         return _quoted([None if content is None else content.decode("latin-1") for content in array.to_pylist()])
     if logical.name in _STAMPS:
         per_milli = {"us": 1000, "ns": 1_000_000}[array.type.unit]

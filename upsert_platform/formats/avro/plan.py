@@ -11,12 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from upsert_platform.core.types import LogicalType, RowField, TypeName
-from upsert_platform.formats.avro.schema import CHARACTERS, key_and_value
+from upsert_platform.core.types import BYTES, TEXTS, LogicalType, RowField, TypeName
+from upsert_platform.formats.avro.schema import key_and_value
 from upsert_platform.formats.base import Columns
 
 PRIMITIVES: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
-_BINARY: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
 _ACCEPTED: Final[Mapping[TypeName, tuple[str, ...]]] = {
     TypeName.BOOLEAN: ("boolean",),
@@ -35,8 +34,8 @@ _ACCEPTED: Final[Mapping[TypeName, tuple[str, ...]]] = {
     TypeName.MAP: ("map",),
     TypeName.MULTISET: ("map",),
     TypeName.ROW: ("record",),
-    **dict.fromkeys(CHARACTERS, ("string", "bytes", "enum")),
-    **dict.fromkeys(_BINARY, ("bytes", "string", "fixed")),
+    **dict.fromkeys(TEXTS, ("string", "bytes", "enum")),
+    **dict.fromkeys(BYTES, ("bytes", "string", "fixed")),
 }
 
 

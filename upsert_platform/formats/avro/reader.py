@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName
 from upsert_platform.formats.avro.plan import MOST_DIGITS, Node, target_names
-from upsert_platform.formats.avro.schema import CHARACTERS
 from upsert_platform.formats.fragments import java_text
 from upsert_platform.formats.java.text import WIDE, narrow
 from upsert_platform.formats.java.time import DAY_NS
@@ -252,7 +251,7 @@ def _content(node: Node) -> Read:
 def _content_converter(node: Node) -> Callable[[bytes], Any]:
     if node.target is None:
         return lambda content: None
-    if node.target.name in CHARACTERS:
+    if node.target.name in TEXTS:
         return java_text
     if node.target.name is TypeName.DECIMAL:
         return lambda content: decimal_of(content, node.scale, node.target)  # type: ignore[arg-type]

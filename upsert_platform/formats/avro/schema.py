@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from upsert_platform.core.types import LogicalType, RowField, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, RowField, TypeName
 from upsert_platform.formats.base import Columns
 
 RECORD_NAME: Final = "record"
 NAMESPACE: Final = "org.apache.flink.avro.generated"
-CHARACTERS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _PLAIN: Final[Mapping[TypeName, str]] = {
     TypeName.CHAR: "string",
     TypeName.VARCHAR: "string",
@@ -91,7 +90,7 @@ def _bare(logical: LogicalType, name: str, *, legacy: bool) -> Any:
             return {"type": "array", "items": schema_of_type(logical.element, name, legacy=True)}
         case TypeName.MAP | TypeName.MULTISET:
             key, value = key_and_value(logical)
-            if key.name not in CHARACTERS:
+            if key.name not in TEXTS:
                 raise AvroTypeError(f"is {logical}: the key of an Avro map is text")
             return {"type": "map", "values": schema_of_type(value, name, legacy=True)}
     return _PLAIN[logical.name]

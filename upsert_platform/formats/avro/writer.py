@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.formats.avro.schema import CHARACTERS, key_and_value
+from upsert_platform.core.types import BYTES, TEXTS, LogicalType, TypeName
+from upsert_platform.formats.avro.schema import key_and_value
 from upsert_platform.formats.fragments import Refusals, keep_present, lift_refusals, valid_text
 from upsert_platform.formats.java.text import WIDE
 
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _WHOLE: Final = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
-_BINARY: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 
 
 def write_row(arrays: Sequence[pa.Array], row: LogicalType, refusals: Refusals) -> pa.Array:
@@ -49,9 +48,9 @@ def write_value(array: pa.Array, logical: LogicalType, refusals: Refusals, *, na
 
 def _bare(array: pa.Array, logical: LogicalType, refusals: Refusals) -> pa.Array:
     # What stands in the place of a null does not matter here: the caller puts the null's bytes there.
-    if logical.name in CHARACTERS:
+    if logical.name in TEXTS:
         return _sized(valid_text(array).cast(pa.binary()))
-    if logical.name in _BINARY:
+    if logical.name in BYTES:
         return _sized(array)
     if logical.name in _WHOLE:
         return varints(_filled(array, pa.int64()))

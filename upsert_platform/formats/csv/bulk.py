@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv as arrow_csv
 
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName, arrow_type
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.blocks import keep_rows
 from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.csv.text import CsvDialect
 from upsert_platform.formats.csv.values import convert_field
 from upsert_platform.formats.options import CsvSettings
-from upsert_platform.formats.text_columns import GREGORIAN_DATE, TEXTS, convert_text, pattern_of
+from upsert_platform.formats.text_columns import GREGORIAN_DATE, convert_text, pattern_of, read_texts
 
 _BLANK: Final = ord(" ")
 
@@ -56,11 +56,10 @@ class CsvBulk:
         blob = self._guarded(messages)
         if blob is None:
             return None
-        names = [f"f{place}" for place in range(len(self._columns))]
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(blob),
-                read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(blob) + 1, column_names=names),
+            table = read_texts(
+                blob,
+                len(self._columns),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self._dialect.delimiter,
                     quote_char=self._dialect.quote or False,
@@ -69,9 +68,8 @@ class CsvBulk:
                     newlines_in_values=False,
                     ignore_empty_lines=False,
                 ),
-                convert_options=arrow_csv.ConvertOptions(
-                    column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False, null_values=[]
-                ),
+                strings_can_be_null=False,
+                null_values=[],
             )
         except pa.ArrowInvalid:
             return None

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.fragments import (
     Refusals,
@@ -27,7 +27,6 @@ _QUOTED: Final = (
     TypeName.DATE, TypeName.TIME, TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ,
     TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES,
 )  # fmt: skip
-_TEXT: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _FIRST_PLAIN: Final = 0x20
 _FOUR_BYTES: Final = 0xF0
 """From this byte on begins a character beyond the Basic Multilingual Plane, in UTF-8."""
@@ -105,7 +104,7 @@ def _bare_values(
             return _maps(array, kind, settings, refusals), False
         case TypeName.ROW:
             return _rows(array, kind, settings, refusals), False
-    if kind.name in _TEXT:
+    if kind.name in TEXTS:
         return _escaped(valid_text(array)), True
     text = scalar_text(array, kind, plain_decimal=settings.encode_decimal_as_plain_number, iso=_iso(settings))
     if kind.name in (TypeName.FLOAT, TypeName.DOUBLE):

@@ -18,13 +18,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.core.types import LogicalType, TypeName, arrow_type
+from upsert_platform.core.types import TEXTS, LogicalType, TypeName, arrow_type
 from upsert_platform.formats.base import Columns
 from upsert_platform.formats.blocks import keep_rows
 from upsert_platform.formats.columns import schema_of
 from upsert_platform.formats.json.columns import DoubtError
 from upsert_platform.formats.json.values import JsonManner
-from upsert_platform.formats.text_columns import TEXTS, convert_text, pattern_of
+from upsert_platform.formats.text_columns import convert_text, pattern_of
 
 _LONG_MESSAGE: Final = 900
 _SPACED_NAME: Final = re.compile(rb'"[ \t\r\n]+:')

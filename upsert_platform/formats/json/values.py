@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Final
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import NESTED, LogicalType, TypeName
 from upsert_platform.formats.java.base64 import decode_base64
 from upsert_platform.formats.java.double import format_double
 from upsert_platform.formats.java.text import (
@@ -132,7 +132,7 @@ def convert_field(logical: LogicalType, manner: JsonManner) -> Convert:
 
 def _telling(convert: Convert, logical: LogicalType) -> Convert:
     """Names the kind of what stands in the place of a scalar, whose text Jackson takes for empty."""
-    if logical.name in (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW):
+    if logical.name in NESTED:
         return convert
     shown = str(replace(logical, nullable=True))
 

@@ -11,16 +11,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import BYTES, TEXTS, LogicalType, TypeName
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
-_BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 _FITS: Final = {
     "string": TEXTS,
-    "bytes": _BYTES,
+    "bytes": BYTES,
     "bool": (TypeName.BOOLEAN,),
     "int32": (TypeName.INT,),
     "uint32": (TypeName.INT,),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.types import BYTES, LogicalType, TypeName
 from upsert_platform.formats.base import Columns
 
 TITLE: Final = "Record"
 _WHOLE: Final = {TypeName.TINYINT: "int8", TypeName.SMALLINT: "int16", TypeName.INT: "int32", TypeName.BIGINT: "int64"}
 _REAL: Final = {TypeName.FLOAT: "float32", TypeName.DOUBLE: "float64"}
-_BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
 
 
 def derive_json_schema(columns: Columns) -> dict[str, Any]:
@@ -55,6 +54,6 @@ def _bare(logical: LogicalType) -> dict[str, Any]:
             return {"type": "object", "connect.type": "map", "additionalProperties": {"type": "integer"}}
         case TypeName.ROW:
             return _object([(item.name, item.type) for item in logical.fields])
-    if name in _BYTES:
+    if name in BYTES:
         return {"type": "string", "contentEncoding": "base64", "connect.type": "bytes"}
     return {"type": "string"}

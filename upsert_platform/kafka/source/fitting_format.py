@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from upsert_platform.core.errors import DeclarationError, SourceLocation
-from upsert_platform.core.types import TypeName
+from upsert_platform.core.types import TEXTS
 from upsert_platform.formats import build_decoder, validate_format
 from upsert_platform.formats.messages import Messages
 from upsert_platform.kafka.table import FormatSide
@@ -14,7 +14,6 @@ SAMPLE: Final = 50
 _TEXT: Final = ("json", "raw", "csv")
 _OTHER: Final = ("json", "csv", "raw")
 """In this order: any text is raw, and eight digits are eight bytes too."""
-_CHARACTERS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
 _REGISTRY_BYTES: Final = 5
 """A zero and the id of a schema, before records that a schema registry knows."""
 
@@ -34,7 +33,7 @@ def fitting_format(side: Literal["key", "value"], declared: FormatSide, sample: 
             " 'json-registry' or 'proto-registry'"
         )
     columns = declared.format_columns
-    order = _TEXT if all(kind.name in _CHARACTERS for _, kind in columns) else _OTHER
+    order = _TEXT if all(kind.name in TEXTS for _, kind in columns) else _OTHER
     for format_id in order:
         if format_id == declared.format:
             continue

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange
-from upsert_platform.changelog.data_files import DataFile, write_files
+from upsert_platform.changelog.data_files import DataFile, files_by_tasks, write_files
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.source import MODE_APPEND, MODE_UPSERT
-from upsert_platform.core.task_runner import answers_of
 from upsert_platform.kafka.modes import OnDataLoss
 from upsert_platform.kafka.source.fetch import fetch_together
 from upsert_platform.kafka.table import KafkaTable
@@ -91,7 +90,7 @@ def read_changes(
 
     Returns:
         A frame whose reading raises, in a task, RecordError, TopicError or EndpointError;
-        `upsert_platform.writing.outcomes.failure_of` finds them in what Spark makes of them.
+        `upsert_platform.core.spark_failures.failure_of` finds them in what Spark makes of them.
     """
     from pyspark.sql import functions as f
 
@@ -114,12 +113,12 @@ def write_changes(
         location: of the changelog, for `ChangelogStore.append`, which commits the files.
 
     Raises:
-        Exception: of Spark; `failure_of` finds the platform's own in it. Nothing was committed.
+        RecordError, TopicError, EndpointError: as a task would.
     """
     plan = _Plan(table, reduces=_reduces(table, mode), target=_Target(location, batch))
     shares = share_ranges(ranges, table.settings.scan_parallelism)
     tasks = [partial(_written, plan, share) for share in shares]
-    return list(chain.from_iterable(answers_of(spark, tasks, what=f"read topics of table '{table.name}'")))
+    return files_by_tasks(spark, tasks, what=f"read topics of table '{table.name}'")
 
 
 def _written(plan: _Plan, share: tuple[OffsetRange, ...], fetch: Fetch | None = None) -> list[DataFile]:

@@ -22,7 +22,6 @@ from upsert_platform.kafka.source.retention import unread_records
 from upsert_platform.kafka.source.source import write_changes, write_changes_in_task
 from upsert_platform.kafka.table import KafkaTable
 from upsert_platform.writing.notices import warn_once
-from upsert_platform.writing.outcomes import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,14 +91,7 @@ class TopicSource(DecodesAgain, ReplaysFrom, ForeseesLoss):
         self, spark: SparkSession, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation
     ) -> list[DataFile]:
         """Reads ranges in Spark tasks, which write their rows into data files."""
-
-        try:
-            return write_changes(spark, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
-        except Exception as error:
-            raised = failure_of(error)
-            if raised is None:
-                raise
-            raise raised from error
+        return write_changes(spark, self.kafka, ranges, batch=batch, mode=self._reading, location=location)
 
     def write_by_one_task(
         self, runner: TaskRunner, ranges: Sequence[OffsetRange], *, batch: int, location: TableLocation

@@ -11,13 +11,13 @@ from upsert_platform.changelog import rows
 from upsert_platform.changelog.accounting import OffsetRange, RangeAccount
 from upsert_platform.changelog.tables import TableLocation
 from upsert_platform.core.errors import EndpointError, RecordError, TopicError
+from upsert_platform.core.spark_failures import failure_of
 from upsert_platform.core.task_runner import LocalTaskRunner
 from upsert_platform.kafka.source.fetch import close_consumers, fetch_range
 from upsert_platform.kafka.source.offsets import discover, plan_backlog
 from upsert_platform.kafka.source.source import read_changes, share_ranges
 from upsert_platform.kafka.source.topic_source import TopicSource
 from upsert_platform.kafka.table import KafkaTable
-from upsert_platform.writing.outcomes import failure_of
 from upsert_platform_tests.kafka.source.test_offsets import Positions, delete_records
 from upsert_platform_tests.kafka.tables import declare, read
 

@@ -1,25 +1,31 @@
-"""Rows in Arrow as the stream of a binary COPY, in bulk, or, few of them, as JSON. Runs in Spark workers.
+"""Rows in Arrow to and from the stream of a COPY, in bulk; few rows, as JSON in a statement. Runs in Spark workers.
 
-Each cell is its length (four bytes, -1 of a null) and its value, most significant byte first. Arrow joins the cells of
-a row, so no row passes through Python. The layout is that of PostgreSQL's documentation of COPY; forms of values are
-those of the types' receive functions.
+Rows that are sent are binary: each cell is its length (four bytes, -1 of a null) and its value, most significant byte
+first. Arrow joins the cells of a row, so no row passes through Python. The layout is that of PostgreSQL's documentation
+of COPY; forms of values are those of the types' receive functions. What a query gives comes as CSV, which Arrow reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
-from upsert_platform.core.types import LogicalType, TypeName
+from upsert_platform.core.errors import DestinationError
+from upsert_platform.core.types import BYTES, LogicalType, TypeName, arrow_type
+from upsert_platform.formats.json.decoder import JsonDecoder
 from upsert_platform.formats.json.encoder import json_values
 from upsert_platform.formats.options import JsonSettings
-from upsert_platform.postgres.names import literal
-from upsert_platform.postgres.types import BYTES, element_of, is_array, is_json, scalar_of, staged_columns
+from upsert_platform.formats.text_columns import read_texts
+from upsert_platform.postgres.sql import element_of, is_array, is_json, literal, scalar_of, staged_columns, text_of
+
+if TYPE_CHECKING:
+    import psycopg
 
 HEADER: Final = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER: Final = b"\xff\xff"
@@ -30,6 +36,8 @@ _BLOB: Final = pa.large_binary()
 _EPOCH_DAYS: Final = 10_957
 """From 1970 to 2000, where PostgreSQL counts from."""
 _EPOCH_MICROSECONDS: Final = _EPOCH_DAYS * 86_400_000_000
+_BLOCK: Final = 16 << 20
+"""Bytes of CSV that are read at once; a row that is longer gets a block of its own."""
 
 
 def copy_rows(columns: Sequence[pa.Array], types: Iterable[LogicalType]) -> pa.Buffer:
@@ -142,3 +150,78 @@ def _plain_values(array: pa.Array, logical: LogicalType) -> list[Any]:
         return [None if value is None else f"\\x{value.hex()}" for value in array.to_pylist()]
     clock = array.cast(pa.time64("us")) if logical.name is TypeName.TIME else array
     return clock.cast(pa.string()).to_pylist()
+
+
+def query_rows(
+    connection: psycopg.Connection[Any], expressions: Mapping[str, str], source: str, types: Mapping[str, LogicalType]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a query in declared types, some megabytes at a time.
+
+    Args:
+        expressions: column to its SQL.
+        source: what follows the columns: ``FROM ...``.
+    """
+    texts = ", ".join(text_of(expression, types[name]) for name, expression in expressions.items())
+    chosen, block = {name: types[name] for name in expressions}, bytearray()
+    with connection.cursor().copy(f"COPY (SELECT {texts} {source}) TO STDOUT (FORMAT csv)") as rows:
+        for row in rows:
+            block += row
+            if len(block) >= _BLOCK:
+                yield _batch(block, chosen)
+                block = bytearray()
+    if block:
+        yield _batch(block, chosen)
+
+
+def _batch(text: bytearray, types: Mapping[str, LogicalType]) -> pa.RecordBatch:
+    table = read_texts(
+        text,
+        len(types),
+        parse_options=csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        null_values=[""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    pairs = zip(table.columns, types.values(), strict=True)
+    return pa.RecordBatch.from_arrays([values_of(item.combine_chunks(), logical) for item, logical in pairs], [*types])
+
+
+def values_of(texts: pa.Array, logical: LogicalType) -> pa.Array:
+    """Return the values of texts that `text_of` made."""
+    wanted = arrow_type(logical)
+    if is_array(logical):
+        document = f"[{','.join(text or 'null' for text in texts.to_pylist())}]"
+        lists = pa.array(orjson.loads(document), pa.list_(pa.string()))
+        values = values_of(pc.list_flatten(lists), element_of(logical))
+        return pa.ListArray.from_arrays(
+            _offsets(pc.list_value_length(lists)), values, type=wanted, mask=texts.is_null()
+        )
+    if is_json(logical):
+        return _nested(texts, logical)
+    if logical.name in BYTES:
+        joined = pa.py_buffer(bytes.fromhex("".join(texts.drop_null().to_pylist())))
+        ends = _offsets(pc.divide(pc.binary_length(texts), 2)).buffers()[1]
+        values = pa.Array.from_buffers(pa.binary(), len(texts), [None, ends, joined])
+        return pc.if_else(texts.is_null(), pa.scalar(None, pa.binary()), values)
+    match logical.name:
+        case TypeName.DATE:
+            return texts.cast(pa.int32()).cast(wanted)
+        case TypeName.TIMESTAMP | TypeName.TIMESTAMP_LTZ:
+            return texts.cast(pa.int64()).cast(wanted)
+    return texts.cast(wanted)
+
+
+def _offsets(lengths: pa.Array) -> pa.Array:
+    return pa.concat_arrays([pa.array([0], pa.int32()), pc.cumulative_sum(pc.fill_null(lengths, 0).cast(pa.int32()))])
+
+
+def _nested(texts: pa.Array, logical: LogicalType) -> pa.Array:
+    wrapped = pc.binary_join_element_wise('{"v":', pc.fill_null(texts, "null"), "}", "")
+    decoded = JsonDecoder([("v", logical)], JSON).decode(wrapped.cast(pa.binary()).to_pylist())
+    if decoded.errors:
+        place, reason = next(iter(decoded.errors.items()))
+        raise DestinationError(
+            f"a value of type {logical} cannot be read back: {reason}; it was written by somebody else, row {place} of"
+            " the block that was read"
+        )
+    return decoded.rows.column(0)

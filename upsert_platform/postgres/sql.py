@@ -1,16 +1,59 @@
-"""PostgreSQL's types for declared types: their columns, the encoding of staged rows, and the conversion back."""
+"""PostgreSQL's SQL: names, literals, and the types of columns and of staged rows, with the conversion between them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.postgres.names import quote
+from upsert_platform.core.types import BYTES, NESTED, TEXTS, LogicalType, TypeName
 
-TEXTS: Final = (TypeName.CHAR, TypeName.VARCHAR, TypeName.STRING)
-BYTES: Final = (TypeName.BINARY, TypeName.VARBINARY, TypeName.BYTES)
-_NESTED: Final = (TypeName.ARRAY, TypeName.MAP, TypeName.MULTISET, TypeName.ROW)
+MOST_BYTES: Final = 63
+"""Bytes of a name; the server cuts longer ones off, which would make two names one."""
+_PART: Final = r'("(?:[^"]|"")+"|[^".]+)'
+_NAME: Final = re.compile(rf"(?:{_PART}\.)?{_PART}")
+
+
+class Name(NamedTuple):
+    """A table: schema (empty where none is given) and name."""
+
+    schema: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+    @property
+    def sql(self) -> str:
+        """The name as SQL has it."""
+        return f"{quote(self.schema)}.{quote(self.table)}"
+
+    def beside(self, table: str) -> Name:
+        """Another table of the same schema."""
+        return Name(self.schema, table)
+
+
+def quote(name: str) -> str:
+    """A name as SQL has it, with its case."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    """A text as SQL has it, whatever the server takes a backslash for."""
+    quoted = "'" + text.replace("'", "''") + "'"
+    return " E" + quoted.replace("\\", "\\\\") if "\\" in text else quoted
+
+
+def parse_name(text: str) -> Name:
+    """Reads ``table``, ``schema.table`` or ``"a.b"."c"``; raises ValueError where the text is not a name."""
+    match = _NAME.fullmatch(text.strip())
+    if match is None:
+        raise ValueError('takes table, schema.table, or parts in double quotes: "a.b"."c"')
+    parts = [part.strip() for part in (match[1] or "", match[2])]
+    parts = [part[1:-1].replace('""', '"') if part.startswith('"') else part for part in parts]
+    if too_long := [part for part in parts if len(part.encode()) > MOST_BYTES]:
+        raise ValueError(f"has the name '{too_long[0]}'; PostgreSQL takes {MOST_BYTES} bytes at most")
+    return Name(*parts)
 
 
 class Scalar(NamedTuple):
@@ -70,7 +113,7 @@ class Found(NamedTuple):
 
 def is_array(logical: LogicalType) -> bool:
     """Return whether PostgreSQL holds the type as an array: an array of scalars."""
-    return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in _NESTED
+    return logical.name is TypeName.ARRAY and logical.element is not None and logical.element.name not in NESTED
 
 
 def element_of(logical: LogicalType) -> LogicalType:
@@ -80,7 +123,7 @@ def element_of(logical: LogicalType) -> LogicalType:
 
 def is_json(logical: LogicalType) -> bool:
     """Return whether the type is held as JSON."""
-    return logical.name in _NESTED and not is_array(logical)
+    return logical.name in NESTED and not is_array(logical)
 
 
 def scalar_of(logical: LogicalType) -> Scalar:
@@ -161,7 +204,7 @@ def changes_values(logical: LogicalType, found: Found) -> bool:
 
 
 def text_of(expression: str, logical: LogicalType) -> str:
-    """SQL that gives a value as text which `decode.values_of` reads, whatever the settings of the session."""
+    """SQL that gives a value as text which `copy.values_of` reads, whatever the settings of the session."""
     if is_array(logical):
         inner = text_of("u.e", element_of(logical))
         return (
