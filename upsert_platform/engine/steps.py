@@ -5,7 +5,7 @@ An expression that Arrow cannot evaluate exactly as Flink has no native form; `t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -16,9 +16,11 @@ import pyarrow.compute as pc
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Watermark, Window, expression_at
 from upsert_platform.core.types import arrow_type
-from upsert_platform.engine.date_texts import date_texts
+from upsert_platform.engine.decimal_values import FORMS as DECIMALS
+from upsert_platform.engine.number_values import FORMS as NUMBERS
 from upsert_platform.engine.panes import rows_of_panes
-from upsert_platform.engine.text_values import group_of, part_of, with_case
+from upsert_platform.engine.text_values import FORMS as TEXTS
+from upsert_platform.engine.time_values import FORMS as TIMES
 from upsert_platform.engine.unnest import unnested
 
 WEIGHT: Final = internal("w")
@@ -29,7 +31,10 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
 _MILLISECOND: Final = 1_000
-_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "call"})
+_FORMS: Final[Mapping[str, Callable[..., Any]]] = {**NUMBERS, **DECIMALS, **TIMES, **TEXTS}
+_TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join"})
+"""Operators that take literals as they are, beside columns."""
+_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +181,17 @@ def _evaluated(native: Native, table: pa.Table, known: dict[Native, Any] | None)
     if operator == "column":
         return table.column(operands[0])
     if operator == "literal":
-        value, kind = operands
-        return pa.chunked_array([pa.repeat(pa.scalar(value, arrow_type(kind)), table.num_rows)])
-    values = [evaluate(operand, table, known) for operand in operands if isinstance(operand, tuple)]
+        return pa.chunked_array([pa.repeat(_scalar(native), table.num_rows)])
+    given = [operand for operand in operands if isinstance(operand, tuple)]
+    scalars = operator in _TAKE_SCALARS and any(operand[0] != "literal" for operand in given)
+    values = [
+        _scalar(operand) if scalars and operand[0] == "literal" else evaluate(operand, table, known)
+        for operand in given
+    ]
     if operator in _BINARY:
         return _BINARY[operator](*values)
+    if operator in _FORMS:
+        return _FORMS[operator](*values, *(operand for operand in operands if not isinstance(operand, tuple)))
     match operator:
         case "shift":
             return pc.add(values[0], pa.scalar(operands[1], pa.duration("us")))
@@ -200,28 +211,18 @@ def _evaluated(native: Native, table: pa.Table, known: dict[Native, Any] | None)
             *branches, other = values
             met = [pc.fill_null(condition, False) for condition in branches[::2]]
             return pc.case_when(pc.make_struct(*met), *branches[1::2], other)
-        case "%":
-            whole = pc.multiply(pc.divide(values[0], values[1]), values[1])  # the quotient is cut towards zero
-            return pc.subtract(values[0], whole).cast(values[0].type)
-        case "whole":
-            return values[0].cast(arrow_type(operands[1]), safe=False)
-        case "date format":
-            return date_texts(values[0], operands[1])
+        case "coalesce":
+            return pc.coalesce(*values)
         case "widen" | "decimal":
             return values[0].cast(arrow_type(operands[1]))
-        case "lower" | "upper":
-            return with_case(values[0], upper=operator == "upper")
-        case "split":
-            return pc.split_pattern(values[0], pattern=operands[1])
-        case "part":
-            return part_of(values[0], operands[1])
-        case "like":
-            return pc.match_substring_regex(values[0], pattern=operands[1])
-        case "group":
-            return group_of(values[0], operands[1])
         case "call":
             return operands[0].of_columns(*values)
     raise AssertionError(operator)
+
+
+def _scalar(literal: Native) -> pa.Scalar:
+    _, value, kind = literal
+    return pa.scalar(value, arrow_type(kind))
 
 
 def parts_read(natives: Iterable[Native | None], whole: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:

@@ -236,7 +236,7 @@ _JUDGED: Final = {
     " u.id = o.uid AND u.age = o.amount AND u.region = o.kind) OR o.kind = 'b'",
 }
 """What DuckDB computes instead of a statement: its rows of values are structs, in which two nulls are equal."""
-WITH_SPARK: Final = {
+WITH_FORMS: Final = {
     "full join using": "SELECT uid, o.oid, v.page FROM orders o FULL JOIN views v USING (uid)",
     "full join using behind another": "SELECT uid, o.oid, v.page, u.age FROM orders o FULL JOIN views v USING (uid)"
     " LEFT JOIN (SELECT id AS uid, age FROM users) u USING (uid)",
@@ -251,7 +251,7 @@ WITH_SPARK: Final = {
     " oid IN (SELECT id FROM users) AND oid NOT IN (SELECT id FROM users WHERE age > 2) THEN 'x' ELSE kind END AS w"
     " FROM orders o",
 }
-"""Statements with expressions that Spark computes."""
+"""Statements with expressions whose form is found in their Spark SQL."""
 
 
 def judged(sql: str) -> str:

@@ -122,8 +122,8 @@ ROWS = "SELECT page, NOW() AS a, PROCTIME() AS b, CURRENT_TIMESTAMP AS c FROM vi
 QUERIES = {
     "Arrow alone": (SPANS.format("page", "NOW()", ROWS), [False]),
     "Spark first": (SPANS.format("UPPER(page)", "NOW()", ROWS), [False, True]),
-    "Spark last": (SPANS.format("page", "TIMESTAMPADD(HOUR, 0, NOW())", ROWS), [False, True]),
-    "Spark on both sides": (SPANS.format("UPPER(page)", "TIMESTAMPADD(HOUR, 0, NOW())", ROWS), [False, True]),
+    "Spark last": (SPANS.format("page", "TIMESTAMPADD(MONTH, 0, NOW())", ROWS), [False, True]),
+    "Spark on both sides": (SPANS.format("UPPER(page)", "TIMESTAMPADD(MONTH, 0, NOW())", ROWS), [False, True]),
 }
 """Statements that read the clock before and after an exchange, and which kinds of stages they have."""
 

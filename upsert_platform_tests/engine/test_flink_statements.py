@@ -263,7 +263,6 @@ BY_SPARK = (
     "percentiles of values that count several times",
     "constants that are computed",
     "computed constants without a row",
-    "aggregates of casts to several types",
     "values of json by several clauses",
     "defaults of json from columns",
     "a field of a row that has the name of the row number",
@@ -276,8 +275,6 @@ BY_SPARK = (
     "json objects",
     "months later",
     "quotients of aggregates",
-    "not in below or",
-    "compared with a value of each row",
 )
 """Their expressions are computed by Spark."""
 

@@ -99,16 +99,16 @@ CASES = {
         " id, age FROM users WHERE region = 'eu') b ON a.id = b.id",
     ),
 }  # fmt: skip
-SPARK = ("end of a window, and its text", "a formatted start of a window", "the text of a table's key",
+APART = ("end of a window, and its text", "a formatted start of a window", "the text of a table's key",
          "keys of both sides of a full join")  # fmt: skip
-"""Their expressions are computed by Spark."""
+"""Their expressions keep the values of a key apart; Spark computes those of the first."""
 
 
 def _target(columns: str) -> str:
     return f"CREATE TABLE t ({columns}) WITH ('connector' = 'tablestore', 'table.name' = 't');"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in SPARK])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in APART])
 def test_results_are_told_apart_by_the_key_of_the_target(name: str, tmp_path: Path) -> None:
     columns, select, judged = CASES[name]
     for seed in range(2):
@@ -122,7 +122,7 @@ def test_results_are_told_apart_by_the_key_of_the_target(name: str, tmp_path: Pa
             assert same_rows(kept.last_rows(), world.judge(judged))
 
 
-@pytest.mark.parametrize("name", SPARK)
+@pytest.mark.parametrize("name", APART)
 def test_expressions_that_keep_values_apart_fill_a_key(name: str, spark: SparkSession, tmp_path: Path) -> None:
     columns, select, judged = CASES[name]
     world = World(tmp_path, random.Random(name))

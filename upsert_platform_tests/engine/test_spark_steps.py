@@ -14,10 +14,10 @@ from upsert_platform_tests.engine.world import Kept, World, plan_query, same_row
 
 WINDOW = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
 BUCKETS = "FROM (SELECT *, time_bucket(INTERVAL 10 MINUTE, ts) AS window_start FROM orders WHERE ts IS NOT NULL) t"
-NEXT_DAY, MINUTES = "TIMESTAMPADD(DAY, 1, ts)", "TIMESTAMPDIFF(MINUTE, TIMESTAMP '2024-05-01 00:00:00', ts)"
+NEXT_MONTH, MINUTES = "TIMESTAMPADD(MONTH, 1, ts)", "TIMESTAMPDIFF(MINUTE, TIMESTAMP '2024-05-01 00:00:00', ts)"
 IN_DUCKDB = {
     WINDOW: BUCKETS,
-    NEXT_DAY: "ts + INTERVAL 1 DAY",
+    NEXT_MONTH: "ts + INTERVAL 1 MONTH",
     MINUTES: "DATE_DIFF('minute', TIMESTAMP '2024-05-01 00:00:00', ts)",
 }
 STATEMENTS = {
@@ -29,8 +29,8 @@ STATEMENTS = {
     "windows": f"SELECT window_start, LOWER(kind) AS k, COUNT(*) AS n {WINDOW} GROUP BY window_start, LOWER(kind)",
     "a join": "SELECT o.oid, UPPER(u.region) AS r FROM orders o JOIN users u ON o.uid = u.id WHERE"
     " LOWER(u.region) <> 'us'",
-    "times": f"SELECT {NEXT_DAY} AS d, COUNT(*) AS n, MAX({MINUTES}) AS m FROM orders WHERE {MINUTES} > 9"
-    f" GROUP BY {NEXT_DAY}",
+    "times": f"SELECT {NEXT_MONTH} AS d, COUNT(*) AS n, MAX({MINUTES}) AS m FROM orders WHERE {MINUTES} > 9"
+    f" GROUP BY {NEXT_MONTH}",
 }
 
 

@@ -39,4 +39,6 @@ def test_the_greatest_product_has_the_whole_digits_of_both_factors(
         for room, fits in ((found, True), (found - 1, False)):
             if room >= 0 and room + scale > 0:
                 text = f"CAST(`a` * `b` AS DECIMAL({room + scale}, {scale}))"
-                assert (native_form(text, types) is not None) is fits, text
+                form = native_form(text, types)
+                assert form is not None
+                assert form[0] == ("decimal" if fits else "fit"), text

@@ -331,11 +331,11 @@ def unsure() -> Iterator[Any]:
     keyed = "CREATE TABLE t (id BIGINT, v {kind}, PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'tablestore');"
     for name, kind, query in [
         ("function", "STRING", "SELECT user_id, UPPER(name) FROM users"),
-        ("cast", "STRING", "SELECT user_id, CAST(balance AS STRING) FROM users"),
-        ("implicit cast", "DOUBLE", "SELECT user_id, balance FROM users"),
+        ("cast", "STRING", "SELECT user_id, CAST(at AS STRING) FROM users"),
+        ("implicit cast", "DECIMAL(6, 1)", "SELECT user_id, balance FROM users"),
         ("computed column", "STRING", "SELECT user_id, nick FROM users"),
         ("chance", "STRING", "SELECT user_id, UUID() FROM users"),
-        ("condition", "STRING", "SELECT user_id, name FROM users WHERE balance > 1"),
+        ("condition", "STRING", "SELECT user_id, name FROM users WHERE UPPER(name) > 'B'"),
         ("failing cast", "INT", "SELECT user_id, CAST(name AS INT) FROM users"),
         ("no key, a function", "STRING", "SELECT user_id, UPPER(name) FROM log"),
     ]:
