@@ -181,5 +181,7 @@ def computed_rows(changes: pa.Table) -> tuple[pa.Table, pa.Table]:
 
     if FAILED not in changes.column_names:
         return changes, changes.slice(0, 0)
+    if changes.column(FAILED).null_count == changes.num_rows:
+        return changes.drop_columns([FAILED]), changes.slice(0, 0)
     computed = pc.is_null(changes.column(FAILED))
     return changes.filter(computed).drop_columns([FAILED]), changes.filter(pc.invert(computed))

@@ -95,8 +95,7 @@ class NativeInsert:
             The counts are ``met``, keys of several partitions, and ``deletes`` of rows that do not meet the condition.
         """
         changes = self.changes(reduced, sequence=sequence)
-        deletes = count_deletes(computed_rows(changes)[0])
-        return changes, {"met": _met(reduced), "deletes": deletes - deleted_rows(reduced)}
+        return changes, {"met": _met(reduced), "deletes": count_deletes(changes) - deleted_rows(reduced)}
 
     def every_change(self, rows: pa.Table) -> pa.Table:
         """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.

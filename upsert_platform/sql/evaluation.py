@@ -102,16 +102,19 @@ def _register(spark: SparkSession, text: str) -> None:
         return
     from pyspark.sql.functions import ArrowUDFType, arrow_udf
 
-    from upsert_platform.sql import json_reading as reading
+    from upsert_platform.sql.json_reading import JsonCalls
 
-    found: list[tuple[str, Any, str, str]] = [
-        (VALUE, reading.read_value, "found", _FOUND),
-        (QUERY, reading.read_query, "found", _FOUND),
-        (EXISTS, reading.read_exists, "text", "string"),
-        (CHECK, reading.check, "boolean", "boolean"),
-    ]
-    for name, function, kind, declared in found:
-        batch = reading.over_batches(function, kind)
+    for name, reader, declared in (
+        (VALUE, "value", _FOUND),
+        (QUERY, "query", _FOUND),
+        (EXISTS, "exists", "string"),
+        (CHECK, "check", "boolean"),
+    ):
+        read = JsonCalls(reader)
+
+        def batch(*columns: Any, read: JsonCalls = read) -> Any:
+            return read(*columns)
+
         # Spark infers a kind from hints, and knows none for any number of columns; it says that hints are preferred.
         batch.__annotations__ = {}
         with warnings.catch_warnings():

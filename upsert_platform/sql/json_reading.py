@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
 
+from upsert_platform.sql.arrow_batches import over_columns
 from upsert_platform.sql.json_path import JsonPath, read_path
 
 EMPTY, ERROR = "EMPTY", "ERROR"
@@ -167,20 +169,34 @@ def check(text: str, kind: str) -> bool:
     return is_kind.get(kind, lambda: True)()
 
 
-def over_batches(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
-    """A function over Arrow arrays from one over texts; null in, null out.
+_FOUND: Final = pa.struct([("value", pa.string()), ("fate", pa.string())])
+_READERS: Final[dict[str, tuple[Callable[..., Any], pa.DataType]]] = {
+    "value": (read_value, _FOUND),
+    "query": (read_query, _FOUND),
+    "exists": (read_exists, pa.string()),
+    "check": (check, pa.bool_()),
+}
 
-    Args:
-        kind: ``found`` for a struct of value and fate, else ``text`` or ``boolean``.
+
+@dataclass(frozen=True)
+class JsonCalls:
+    """A function of this module over Arrow arrays; null in, null out.
+
+    Attributes:
+        name: ``value`` and ``query``, which give a struct of value and fate, ``exists`` or ``check``.
     """
-    found = pa.struct([("value", pa.string()), ("fate", pa.string())])
-    result = {"found": found, "text": pa.string(), "boolean": pa.bool_()}[kind]
 
-    def batch(*columns: pa.Array) -> pa.Array:
+    name: str
+
+    def __call__(self, *columns: pa.Array) -> pa.Array:
+        """The values of rows."""
+        function, kind = _READERS[self.name]
         rows: Iterable[tuple[Any, ...]] = zip(*(column.to_pylist() for column in columns), strict=True)
         values = [function(*row) if row[0] is not None else None for row in rows]
-        if kind == "found":
+        if kind == _FOUND:
             values = [value if value is None else {"value": value[0], "fate": value[1]} for value in values]
-        return pa.array(values, result)
+        return pa.array(values, kind)
 
-    return batch
+    def of_columns(self, *columns: pa.ChunkedArray) -> pa.ChunkedArray:
+        """As a call, of the columns of a table."""
+        return over_columns(self, columns, [pa.string()] * len(columns))

@@ -169,11 +169,11 @@ class _Branch:
         A clock goes by the name of the end. Windows that close by the same time may share one: what their results are
         kept by, which names are a part of, stays as it was.
         """
-        if not self.target.primary_key:
-            return window_ends(before) if not node.appends or final_windows(before) else frozenset()
         mine, its = window_closings(node), window_closings(before)
-        differ = any(mine[name] != its[name] for name in mine.keys() & its.keys())
-        return frozenset(its) if differ else frozenset()
+        if any(mine[name] != its[name] for name in mine.keys() & its.keys()):
+            return frozenset(its)
+        final = not self.target.primary_key and (not node.appends or final_windows(before))
+        return window_ends(before) if final else frozenset()
 
     def _expression(self, value: Rendered | None, wanted: Column, fields: dict[str, Field]) -> Expression:
         assert wanted.type is not None

@@ -1,21 +1,32 @@
-"""Calls of a project's functions that Arrow evaluates: the function gets columns where they are, past Spark SQL."""
+"""Calls of functions in Python, which get columns where they are, past Spark SQL: those of a project, those of JSON."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, RowField, TypeName, arrow_type
 from upsert_platform.core.user_functions import called_functions
+from upsert_platform.sql.functions.json import CHECK, EXISTS, QUERY, VALUE
 from upsert_platform.sql.native_types import Reading
-from upsert_platform.sql.rendered import INTEGERS, STRING, nullable
+from upsert_platform.sql.rendered import BOOLEAN, INTEGERS, STRING, nullable
+
+_FOUND: Final = LogicalType(TypeName.ROW, fields=(RowField("value", STRING), RowField("fate", STRING)))
+_JSON: Final = {
+    VALUE: ("value", _FOUND),
+    QUERY: ("query", _FOUND),
+    EXISTS: ("exists", STRING),
+    CHECK: ("check", BOOLEAN),
+}
 
 
 def is_call(node: exp.Expr) -> bool:
-    """Return whether an expression is a call of a function of the project, or a part of what it gives."""
+    """Return whether an expression is a call of a function in Python, or a part of what it gives."""
     if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Identifier):
         return is_call(node.this)
-    return isinstance(node, exp.Anonymous) and bool(called_functions(f"{node.name}("))
+    return isinstance(node, exp.Anonymous) and (node.name in _JSON or bool(called_functions(f"{node.name}(")))
 
 
 def native_call(node: exp.Expr, reading: Reading) -> Native | None:
@@ -26,6 +37,8 @@ def native_call(node: exp.Expr, reading: Reading) -> Native | None:
     if isinstance(node, exp.Dot):
         call = native_call(node.this, reading)
         return ("field", call, node.expression.name) if call is not None else None
+    if node.name in _JSON:
+        return _of_json(node, reading)
     from upsert_platform.sql.user_batches import REASON, VALUE, Batches
 
     ((name, target),) = called_functions(f"{node.name}(").items()
@@ -40,6 +53,14 @@ def native_call(node: exp.Expr, reading: Reading) -> Native | None:
     if not batches.stops:
         result = LogicalType(TypeName.ROW, fields=(RowField(VALUE, result), RowField(REASON, STRING)))
     return ("call", batches, *(form for form, _ in known), result)
+
+
+def _of_json(node: exp.Expr, reading: Reading) -> Native | None:
+    from upsert_platform.sql.json_reading import JsonCalls
+
+    name, result = _JSON[node.name]
+    given = [reading.text(item) for item in node.expressions]
+    return ("call", JsonCalls(name), *given, result) if all(given) else None
 
 
 def _is_given(form: Native, kind: LogicalType, to: LogicalType) -> bool:

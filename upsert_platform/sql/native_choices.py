@@ -67,10 +67,11 @@ def _is(node: exp.Expr, reading: Reading) -> Native | None:
 
 
 def _case(node: exp.Expr, reading: Reading) -> Native | None:
-    """CASE WHEN ... with values of one type, which null has too."""
+    """CASE WHEN ..., or CASE of a value WHEN ..., with values of one type, which null has too."""
+    branches = [branch.this for branch in node.args["ifs"]]
     if node.this is not None:
-        return None
-    conditions = [reading.truth(branch.this) for branch in node.args["ifs"]]
+        branches = [exp.EQ(this=node.this.copy(), expression=branch.copy()) for branch in branches]
+    conditions = [reading.truth(branch) for branch in branches]
     given = [*(branch.args["true"] for branch in node.args["ifs"]), node.args.get("default") or exp.Null()]
     values = _alike(given, reading)
     if values is None or any(condition is None for condition in conditions):

@@ -80,7 +80,7 @@ def read_query(tokens: tuple[Token, ...], lookup: Lookup) -> Relation:
         Fault: it is not a query, names something unknown, or needs what is not supported; with its line.
     """
     for index, token in enumerate(tokens[:-1]):
-        if token.is_word(WATERMARK_FUNCTION):
+        if token.is_word(WATERMARK_FUNCTION) and tokens[index + 1].is_word("("):
             raise NeedsState(f"{WATERMARK_FUNCTION} is {ONLY}", token.line)
         if token.is_word("TABLE") and tokens[index + 1].is_word("("):
             raise NeedsState(f"a table function or window in FROM is {ONLY}", token.line)

@@ -6,7 +6,8 @@ import importlib
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import pyarrow as pa
@@ -14,11 +15,10 @@ import pyarrow as pa
 from upsert_platform.core.errors import RecordError
 from upsert_platform.core.types import arrow_type
 from upsert_platform.core.user_functions import SIGNATURE, STOPS, Signature, modules_beside
+from upsert_platform.sql.arrow_batches import over_columns
 
 _MOST: Final = 500
 """Characters of a reason."""
-_ROWS: Final = 20_000
-"""Rows that a function is given at once at most: as many as a batch of Spark's has."""
 VALUE, REASON = "value", "reason"
 """Fields of what a call gives that sets rows aside."""
 
@@ -27,7 +27,8 @@ VALUE, REASON = "value", "reason"
 class Batches:
     """A function over Arrow arrays, whose failures are found row by row.
 
-    It can be pickled: the modules of the function's project go with it, which workers do not have.
+    It can be pickled: the modules of the function's project go with it, which workers do not have, as they were before
+    the function was called in this process, which may leave in them what cannot be pickled.
 
     Attributes:
         target: ``module.function``, for messages.
@@ -35,7 +36,7 @@ class Batches:
         stops: a row without a value stops the query; otherwise the result is a struct of value and reason.
     """
 
-    function: Callable[..., Any]
+    function: Callable[..., Any] = field(compare=False)
     target: str
     arguments: tuple[pa.DataType, ...]
     result: pa.DataType
@@ -57,6 +58,7 @@ class Batches:
 
     def __call__(self, *columns: pa.Array) -> pa.Array:
         """The values of rows."""
+        _remember(self.function, self.target)
         given = [_cast(column, kind) for column, kind in zip(columns, self.arguments, strict=True)]
         parts = list(self._parts(given))
         values = pa.concat_arrays([values for values, _ in parts]) if parts else pa.array([], self.result)
@@ -67,17 +69,10 @@ class Batches:
 
     def of_columns(self, *columns: pa.ChunkedArray) -> pa.ChunkedArray:
         """As a call, of the columns of a table."""
-        table = pa.table(list(columns), names=[str(place) for place in range(len(columns))]).combine_chunks()
-        found = [self(*batch.columns) for batch in table.to_batches(max_chunksize=_ROWS)]
-        return pa.chunked_array(found or [self(*(pa.array([], kind) for kind in self.arguments))])
+        return over_columns(self, columns, self.arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from pyspark import cloudpickle
-
-        module = sys.modules.get(self.target.rpartition(".")[0])
-        for item in [] if module is None else modules_beside(module):
-            cloudpickle.register_pickle_by_value(item)
-        function = cloudpickle.dumps(self.function)
+        function = _remember(self.function, self.target) or _pickled(self.function, self.target)
         return _loaded, (function, self.target, self.arguments, self.result, self.stops)
 
     def _parts(self, columns: Sequence[pa.Array]) -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -106,10 +101,45 @@ class Batches:
         yield values, pa.nulls(count, pa.string())
 
 
+_REMEMBERED: Final[dict[str, tuple[Any, bytes]]] = {}
+"""By ``module.function``: the function, and how it was pickled."""
+
+
+def _remember(function: Any, target: str) -> bytes | None:
+    """Pickles a function unless that was done, and returns it; None if it cannot be, and stays in this process.
+
+    Others of its project are pickled with it: it may change what they share.
+    """
+    known = _REMEMBERED.get(target)
+    if known is None or known[0] is not function:
+        module = sys.modules.get(target.rpartition(".")[0])
+        beside = [] if module is None else modules_beside(module)
+        others = {f"{item.__name__}.{name}": value for item in beside for name, value in vars(item).items()}
+        for name, value in {**others, target: function}.items():
+            if name == target or (hasattr(value, SIGNATURE) and name not in _REMEMBERED):
+                with suppress(Exception):  # whoever sends it to a worker is told why it cannot be
+                    _REMEMBERED[name] = value, _pickled(value, target)
+        known = _REMEMBERED.get(target)
+    return known[1] if known is not None and known[0] is function else None
+
+
+def _pickled(function: Any, target: str) -> bytes:
+    from pyspark import cloudpickle
+
+    module = sys.modules.get(target.rpartition(".")[0])
+    for item in [] if module is None else modules_beside(module):
+        cloudpickle.register_pickle_by_value(item)
+    found: bytes = cloudpickle.dumps(function)
+    return found
+
+
 def _loaded(
     function: bytes, target: str, arguments: tuple[pa.DataType, ...], result: pa.DataType, stops: bool
 ) -> Batches:
-    return Batches(pickle.loads(function), target, arguments, result, stops)
+    known = _REMEMBERED.get(target)
+    if known is None or known[1] != function:
+        known = _REMEMBERED[target] = pickle.loads(function), function
+    return Batches(known[0], target, arguments, result, stops)
 
 
 def _array(found: Any, kind: pa.DataType) -> pa.Array:

@@ -173,6 +173,7 @@ def run_tasks(
     files: list[str] = []
     refused: list[RefusedRow] = []
     count = 0
+    of_destination: list[str] = []
     progress = keep.progress if isinstance(keep, KeepsFiles) else None
     if progress is not None:
         from upsert_platform.writing.progress import counted_task
@@ -183,13 +184,15 @@ def run_tasks(
     for row in rows:
         if row["stats"] is not None:
             parts.append(stats.from_json(row["stats"]))
-            count += parts[-1].refused if row["reason"] is None else 0
-            files += [row["file"]] if row["file"] is not None else []
+            named = [row["file"]] if row["file"] is not None else []
+            files += named
+            if row["reason"] is None:
+                count, of_destination = count + parts[-1].refused, [*of_destination, *named]
         else:
             refused.append(RefusedRow(row["key"], row["row"], row["reason"]))
     written = Written(stats, tuple(parts), tuple(files), tuple(refused), keep)
     if most is not None and count > most:
-        example = written.examples()[0]
+        example = replace(written, files=tuple(of_destination)).examples()[0]
         written.discard()
         raise too_many_refused(what, most, count, mask.told(example))
     return written

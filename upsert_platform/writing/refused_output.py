@@ -120,6 +120,8 @@ def computed_task(task: Task, key: Sequence[str], *, what: str, open_file: OpenF
     def refused(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[RefusedRow]]:
         if FAILED not in batch.schema.names:
             return batch, []
+        if batch.column(FAILED).null_count == batch.num_rows:
+            return batch.drop_columns([FAILED]), []
         failed = pc.is_valid(batch.column(FAILED))
         others = batch.filter(failed)
         columns = [name for name in batch.schema.names if name not in (SEQUENCE, OPERATION) and not is_internal(name)]

@@ -12,13 +12,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from upsert_platform.changelog import rows
-from upsert_platform.core.plan import expressions
+from upsert_platform.core.plan import Aggregate, Watermark, expressions, tells_apart
 from upsert_platform.engine.explain import explain_plan
 from upsert_platform.engine.runners import LocalRunner, SparkRunner
+from upsert_platform.engine.window_ends import is_of_window
 from upsert_platform.sql.evaluation import prepared
 from upsert_platform.sql.reader import Fault
 from upsert_platform_tests.engine.test_closing import MINUTE, NOON, planned
 from upsert_platform_tests.engine.world import START, Kept, World, same_rows
+from upsert_platform_tests.sql.planning.test_finals import nodes
 from upsert_platform_tests.sql.reading import errors, read
 
 pytestmark = pytest.mark.whole_runs
@@ -108,6 +110,8 @@ TABLES = """
 CREATE TABLE views (uid INT, page STRING, ts TIMESTAMP_LTZ(3), at TIMESTAMP(3), since AS ts,
   WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
   WITH ('connector' = 'kafka', 'topic' = 'v', 'properties.bootstrap.servers' = 'b:1', 'format' = 'json');
+CREATE TABLE plain (id INT, at TIMESTAMP_LTZ(3)) WITH (
+  'connector' = 'kafka', 'topic' = 'v', 'properties.bootstrap.servers' = 'b:1', 'format' = 'json');
 CREATE TABLE users (id INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts, PRIMARY KEY (id) NOT ENFORCED) WITH (
   'connector' = 'upsert-kafka', 'topic' = 'u', 'properties.bootstrap.servers' = 'b:1', 'key.format' = 'json',
   'value.format' = 'json');
@@ -123,10 +127,14 @@ CREATE TABLE t (id INT, n TIMESTAMP_LTZ(3), PRIMARY KEY (id) NOT ENFORCED) WITH 
         ("SELECT uid, CURRENT_WATERMARK(ts) FROM views", None),
         ("SELECT uid, ts FROM views WHERE ts > CURRENT_WATERMARK(ts) OR current_watermark(ts) IS NULL", None),
         ("SELECT uid, ts FROM (SELECT uid, ts FROM views) AS v WHERE ts > CURRENT_WATERMARK(ts)", None),
-        ("SELECT uid, CURRENT_WATERMARK(at) FROM views", "does not tell when windows of column 'at' close"),
+        ("SELECT uid, CURRENT_WATERMARK(at) FROM views", "does not tell the event time of column 'at'"),
+        ("SELECT uid, CURRENT_WATERMARK(page) FROM views", "does not tell the event time of column 'page'"),
+        ("SELECT id, CURRENT_WATERMARK(at) FROM plain", "takes the column of a WATERMARK: declare WATERMARK FOR at"),
         ("SELECT uid, CURRENT_WATERMARK(since) FROM views", "takes the WATERMARK column of one table, as it is"),
-        ("SELECT uid, CURRENT_WATERMARK() FROM views", "stands in the select list, WHERE or GROUP BY"),
-        ("SELECT uid, CURRENT_WATERMARK(ts + INTERVAL '1' DAY) FROM views", "takes a column"),
+        ("SELECT uid, CURRENT_WATERMARK() FROM views", "takes one column"),
+        ("SELECT uid, CURRENT_WATERMARK(ts, at) FROM views", "takes one column"),
+        ("SELECT uid, MAX(ts), CURRENT_WATERMARK(ts) FROM views GROUP BY uid", "'CURRENT_WATERMARK.ts'"),
+        ("SELECT uid, CURRENT_WATERMARK(ts + INTERVAL '1' DAY) FROM views", "takes one column"),
         ("SELECT id, CURRENT_WATERMARK(ts) FROM users", "queries whose rows are only added"),
         (
             "SELECT v.uid, v.ts FROM views AS v JOIN users AS u ON v.uid = u.id AND v.ts > CURRENT_WATERMARK(v.ts)",
@@ -147,6 +155,80 @@ def test_where_it_stands(statement: str, reason: str | None) -> None:
         assert scripts.inserts[0].query is not None
     else:
         assert any(reason in message for message in found), found
+
+
+KEYLESS = """
+CREATE TABLE n (s TIMESTAMP(3), e TIMESTAMP(3), n BIGINT) WITH (
+  'connector' = 'kafka', 'topic' = 'n', 'properties.bootstrap.servers' = 'b:1', 'format' = 'json');
+CREATE VIEW in_time AS SELECT * FROM views WHERE ts > CURRENT_WATERMARK(ts) OR CURRENT_WATERMARK(ts) IS NULL;
+"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT window_start, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+        " WHERE ts > CURRENT_WATERMARK(ts) GROUP BY window_start, window_end",
+        "SELECT window_start, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE in_time, DESCRIPTOR(ts), INTERVAL '1'"
+        " MINUTE)) GROUP BY window_start, window_end",
+        "SELECT window_start, window_end, COUNT(*) FROM TABLE(SESSION(TABLE in_time, DESCRIPTOR(ts), INTERVAL '1'"
+        " MINUTE)) GROUP BY window_start, window_end",
+        "SELECT TUMBLE_START(ts, INTERVAL '1' MINUTE), TUMBLE_END(ts, INTERVAL '1' MINUTE), COUNT(*) FROM views WHERE"
+        " ts > CURRENT_WATERMARK(ts) GROUP BY TUMBLE(ts, INTERVAL '1' MINUTE)",
+        "SELECT ts, CURRENT_WATERMARK(ts), 1 FROM in_time",
+        "SELECT ts, CURRENT_WATERMARK(ts), CHAR_LENGTH(p) FROM views CROSS JOIN UNNEST(SPLIT(page, 'x')) AS t (p)",
+    ],
+)
+def test_it_stands_beside_windows_that_close(statement: str) -> None:
+    tables = TABLES.replace("TIMESTAMP_LTZ(3), at", "TIMESTAMP(3), at")
+    _, problems = read(f"{tables}{KEYLESS} INSERT INTO n {statement};")
+    assert errors(problems) == []
+
+
+@pytest.mark.parametrize("key", ["", ", PRIMARY KEY (uid) NOT ENFORCED"])
+def test_statements_of_one_table_have_the_watermarks_of_their_own(key: str) -> None:
+    """They are one query; each reads another table, or behind another delay."""
+    source = (
+        "CREATE TABLE {name} (uid INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts - INTERVAL '{delay}' SECOND) WITH"
+        " ('connector' = 'kafka', 'topic' = '{name}', 'properties.bootstrap.servers' = 'b:1', 'format' = 'json');"
+    )
+    connector = (
+        "'connector' = 'upsert-kafka', 'key.format' = 'json', 'value.format' = 'json'"
+        if key
+        else "'connector' = 'kafka', 'format' = 'json'"
+    )
+    target = (
+        f"CREATE TABLE t (uid INT, w TIMESTAMP(3){key}) WITH ({connector}, 'topic' = 't',"
+        " 'properties.bootstrap.servers' = 'b:1');"
+    )
+    inserts = "".join(f"INSERT INTO t SELECT uid, CURRENT_WATERMARK(ts) FROM {name};" for name in "ab")
+    sources = source.format(name="a", delay=5) + source.format(name="b", delay=7)
+    scripts, problems = read(sources + target + inserts)
+    assert errors(problems) == []
+    (insert,) = scripts.inserts
+    assert insert.query is not None
+    names = [item.names[1] for item in nodes(insert.query.plan) if isinstance(item, Watermark)]
+    assert len(names) == len(set(names)) == 2
+
+
+def test_a_watermark_is_no_edge_of_a_window() -> None:
+    """Its groups are let go of as others are, and it is no whole number of any unit."""
+    query = planned(
+        "SELECT w, COUNT(*) FROM (SELECT CURRENT_WATERMARK(ts) AS w FROM views) AS v GROUP BY w", lateness=None
+    )
+    (grouped,) = [item for item in nodes(query.plan) if isinstance(item, Aggregate)]
+    assert not is_of_window(grouped.input, grouped.group)
+    minutes = "SELECT DATE_FORMAT(w, 'yyyy-MM-dd HH:mm') AS m, n FROM (SELECT w, COUNT(*) AS n FROM (SELECT"
+    found = planned(f"{minutes} CURRENT_WATERMARK(ts) AS w FROM views) AS v GROUP BY w) AS g", lateness=None)
+    assert not tells_apart(found.plan, [found.plan.fields[0].name])
+
+
+def test_a_column_of_that_name_is_a_column() -> None:
+    table = "CREATE TABLE s (id INT, current_watermark TIMESTAMP_LTZ(3), PRIMARY KEY (id) NOT ENFORCED) WITH ("
+    options = TABLES[TABLES.index("'connector' = 'upsert-kafka'") :].partition(");")[0]
+    scripts, problems = read(f"{TABLES}{table}{options}); INSERT INTO t SELECT id, current_watermark FROM s;")
+    assert errors(problems) == []
+    assert scripts.inserts[0].query is None
 
 
 def test_rows_that_change_have_no_watermark() -> None:

@@ -62,6 +62,7 @@ VALUES = [
     "GET(SPLIT(`odd ``name`, CONCAT('\\\\Q', 'é', '\\\\E')), 0)",
     "REGEXP_EXTRACT(`region`, '(e|t)(.)', 2)", "REGEXP_EXTRACT(`region`, 's', 0)",
     "CAST(NULL AS STRING)", "CAST(NULL AS DECIMAL(5, 2))", "CAST(NULL AS TIMESTAMP_NTZ)", "CAST(NULL AS TIMESTAMP)",
+    "CASE `id` WHEN 1 THEN `ok` WHEN -5 THEN FALSE END", "CASE `region` WHEN 'eu' THEN 1 ELSE 3 END",
     "CAST(CAST(NULL AS INT) AS BIGINT)", "CASE WHEN `ok` THEN CAST(NULL AS BIGINT) ELSE `id` END",
     "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
@@ -74,7 +75,7 @@ UNSURE = [
     "`other` = 1", "`region` AND `ok`", "`at` > '2024-01-01'",
     "`id` = 9223372036854775808", "region.name = 'x'", "NOT `id`", "`id`", "'true'", "`place`.`City` = 'eu'",
     "`place`.`other` = 'eu'", "`place` = `place`", "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1",
-    "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END", "CASE `id` WHEN 1 THEN `ok` END",
+    "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END",
     "CASE WHEN `ok` THEN `small` ELSE `id` END = 1",
     "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'", "REGEXP_LIKE(`region`, `region`)",
     "REGEXP_LIKE(`region`, 't$')", "REGEXP_LIKE(`id`, '1')",

@@ -90,7 +90,7 @@ UNSURE = [
     "12345678901234567890", "-`x`", "-`ok`", "-`d38`", "ABS(`d0`)", "ABS(`x`)", "`x` + 1", "COALESCE(`i`, `b`)",
     "COALESCE(`i`, 'a')",
     "COALESCE(`d10`, `d5`)",
-    "COALESCE(NULL, NULL)", "`i` IN (1, 2)", "`i` IS TRUE", "(`i`) OR `ok`", "CASE `i` WHEN 1 THEN 2 END",
+    "COALESCE(NULL, NULL)", "`i` IN (1, 2)", "`i` IS TRUE", "(`i`) OR `ok`",
     "TRY_CAST(`d24` AS DECIMAL(23,3))",
     "CAST(`i` AS DECIMAL)", "CAST(`d24` AS DECIMAL(39,3))", "GREATEST(`i`, `j`)", "1e3", "`i` <=> '1'", "`f` <=> `i`",
     "`i` BETWEEN 'a' AND 'b'",

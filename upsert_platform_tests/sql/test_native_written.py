@@ -55,10 +55,17 @@ WRITTEN = [
     "DATE_FORMAT(ltz3, 'yyyy-MM-dd')", "HOUR(ts) >= 8 AND HOUR(ts) <= 18 OR DAYOFWEEK(ts) = 1",
     "CASE WHEN HOUR(ts) BETWEEN 8 AND 18 THEN 'dayTime'"
     " WHEN HOUR(ts) <= 6 OR HOUR(ts) >= 20 THEN 'nightTime' ELSE 'otherTime' END",
+    "JSON_VALUE('{\"a\": ' || CAST(i AS STRING) || '}', '$.a')", "JSON_VALUE(x, '$.a' DEFAULT 'none' ON EMPTY)",
+    "JSON_QUERY('[' || CAST(i AS STRING) || ', {\"b\": 1}]', '$[1]' WITH CONDITIONAL ARRAY WRAPPER)",
+    "JSON_EXISTS('{\"a\": ' || CAST(i AS STRING) || '}', '$.a')", "JSON_EXISTS(x, 'strict $.a')", "x IS JSON",
+    "CAST(i AS STRING) IS JSON SCALAR", "CASE x WHEN 'a' THEN 1 WHEN 'ab' THEN 2 ELSE i END",
+    "CASE f WHEN g THEN x END",
+    "CAST(NULL AS STRING)", "CAST(NULL AS INT) + i",
 ]  # fmt: skip
 FAILING = [
     ("d24", "DECIMAL(23, 3)"), ("d10", "DECIMAL(8, 1)"), ("i", "DECIMAL(10, 2)"), ("b", "DECIMAL(10, 0)"),
     ("CASE WHEN i > 3 THEN d24 ELSE 1.5 END", "DECIMAL(6, 3)"), ("COALESCE(d24, 0)", "DECIMAL(8, 0)"),
+    ("JSON_VALUE(x, 'strict $.a' ERROR ON ERROR)", "STRING"), ("JSON_VALUE(x, 'lax $.a' ERROR ON EMPTY)", "STRING"),
     ("b / c", "BIGINT"), ("i / NULLIF(j, 0)", "INT"), ("MOD(b, i) + b / c", "DECIMAL(4, 0)"),
 ]  # fmt: skip
 """Expressions that may have no value for a row, and the type of the column that they are written to."""

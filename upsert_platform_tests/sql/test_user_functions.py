@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,15 +13,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import cloudpickle
 
 import upsert_platform
 from upsert_platform.changelog.rows import stored_columns
 from upsert_platform.core.errors import SourceLocation
 from upsert_platform.core.plan import expressions
-from upsert_platform.core.types import quote_name, spark_type
+from upsert_platform.core.types import parse_type, quote_name, spark_type
 from upsert_platform.engine.runners import LocalRunner, SparkRunner
+from upsert_platform.engine.steps import evaluate
 from upsert_platform.sql.declarations import FunctionDeclaration
 from upsert_platform.sql.evaluation import prepared
+from upsert_platform.sql.native import native_form
 from upsert_platform.sql.scripts import Scripts
 from upsert_platform.sql.user_batches import Batches
 from upsert_platform.sql.user_functions import declared_functions, find_functions
@@ -286,3 +292,62 @@ def test_types_are_checked_where_they_are_declared() -> None:
         upsert_platform.udf(result_type="INT", arguments=[])
     with pytest.raises(ValueError, match="udtf: "):
         upsert_platform.udtf(result_type="ROW<a NUMBER>", arguments=["INT"])
+
+
+CALLED = """
+import threading
+import pyarrow as pa
+from upsert_platform import udf
+
+state = {}
+
+@udf(result_type="STRING", arguments=["STRING"])
+def counted(texts):
+    state["lock"] = threading.Lock()
+    state["calls"] = state.get("calls", 0) + 1
+    if state["calls"] % 2:
+        raise ValueError("only every second time")
+    return texts
+
+@udf(result_type="BIGINT", arguments=["STRING"])
+def calls(texts):
+    return pa.array([state.get("calls", 0)] * len(texts))
+"""
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    name = f"called_{abs(hash(tmp_path)):x}"
+    (tmp_path / f"{name}.py").write_text(CALLED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield name
+
+
+def test_value_and_reason_are_those_of_one_call_in_a_task_too(called: str) -> None:
+    shown = called.replace("_", "_5f_")
+    call = f"user_udf_{shown}_2e_counted(`x`)"
+    forms = [native_form(f"{call}.{part}", {"x": parse_type("STRING")}) for part in ("value", "reason")]
+    table = pa.table({"x": ["a"]})
+    failed = [None, f"{called}.counted: ValueError: only every second time"]
+    for pair, expected in ((forms, failed), (pickle.loads(cloudpickle.dumps(forms)), ["a", None])):
+        known: dict[Any, Any] = {}
+        found = [evaluate(form, table, known).to_pylist() for form in pair if form is not None]
+        assert found == [[item] for item in expected]
+
+
+def test_what_a_function_keeps_in_this_process_does_not_go_to_workers(called: str) -> None:
+    """A lock could not; and whoever calls first must not matter."""
+    shown = called.replace("_", "_5f_")
+    types = {"x": parse_type("STRING")}
+    table = pa.table({"x": ["a"]})
+    form, other = (native_form(f"user_udf_{shown}_2e_{name}(`x`).value", types) for name in ("calls", "counted"))
+    assert form is not None
+    assert other is not None
+    evaluate(other, table)
+    assert evaluate(form, table).to_pylist() == [1]
+    code = (
+        "import pickle, sys, pyarrow as pa; from upsert_platform.engine.steps import evaluate;"
+        " form = pickle.loads(sys.stdin.buffer.read()); print(evaluate(form, pa.table({'x': ['a']})).to_pylist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], input=cloudpickle.dumps(form), capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "[0]"

@@ -12,7 +12,18 @@ from collections.abc import Iterable
 from upsert_platform.core.plan.columns import Expression
 from upsert_platform.core.plan.lookup import Lookup, LookupRows
 from upsert_platform.core.plan.materialize import Materialize
-from upsert_platform.core.plan.operators import Aggregate, Arrivals, Filter, Join, Merge, Node, Project, Scan, Window
+from upsert_platform.core.plan.operators import (
+    Aggregate,
+    Arrivals,
+    Filter,
+    Join,
+    Merge,
+    Node,
+    Project,
+    Scan,
+    Watermark,
+    Window,
+)
 from upsert_platform.core.plan.over import Over
 from upsert_platform.core.plan.sessions import Session
 from upsert_platform.core.plan.temporal import Temporal
@@ -117,7 +128,7 @@ def _is_kept(node: Node, name: str, unit: int) -> bool:
 def _is_whole(node: Node, name: str, unit: int) -> bool:
     """Return whether a column is the edge of windows whose lengths are whole numbers of a unit, in microseconds."""
     match node:
-        case Window() if name in node.names[:2]:
+        case Window() if name in node.names[:2] and not isinstance(node, Watermark):
             return not any(length % unit for length in (node.size, node.step, node.offset))
         case Project():
             inner = dict(node.columns)[name].column

@@ -92,17 +92,22 @@ def final_windows(node: Node) -> frozenset[str]:
 
 def window_ends(node: Node) -> frozenset[str]:
     """Names of the ends of all windows of a plan."""
-    return frozenset(item.names[1] for item in _windows(node))
+    return frozenset(window_closings(node))
 
 
 def window_closings(node: Node) -> dict[str, Closing | None]:
     """Names of the ends of all windows of a plan to what closes them; None of those that stay open."""
-    return {item.names[1]: item.closing for item in _windows(node)}
+    return {item.names[1]: item.closing for item in _clocked(node)}
+
+
+def _clocked(node: Node) -> list[Window | Session]:
+    """The windows of a plan, and its watermarks."""
+    own = [node] if isinstance(node, (Window, Session)) else []
+    return [*own, *(found for item in node.inputs for found in _clocked(item))]
 
 
 def _windows(node: Node) -> list[Window | Session]:
-    own = [node] if isinstance(node, (Window, Session)) else []
-    return [*own, *(found for item in node.inputs for found in _windows(item))]
+    return [item for item in _clocked(node) if not isinstance(item, Watermark)]
 
 
 def _with_closings(node: Node, find: Callable[[str], object], lateness: int) -> Node:
@@ -110,6 +115,8 @@ def _with_closings(node: Node, find: Callable[[str], object], lateness: int) -> 
     match node:
         case Scan():
             return node
+        case Watermark():
+            return replace(node, input=_with_closings(node.input, find, lateness))
         case Window() | Session():
             return node if node.closing is not None else closing_window(node, find, lateness, remedy="")
         case Join():
@@ -164,7 +171,7 @@ def with_watermark(node: Node, time: str, name: str, find: Callable[[str], objec
             0,
         )
     below = node
-    while isinstance(below, Window):
+    while isinstance(below, (Window, Unnest)):
         below = below.input
     found = _column_of(below, time) if time in {field.name for field in below.fields} else None
     table = find(found[0].table) if found is not None else None
@@ -175,7 +182,8 @@ def with_watermark(node: Node, time: str, name: str, find: Callable[[str], objec
             0,
         )
     scan, column = found
-    return Watermark.of(node, time, name, Closing(scan.table, column, _delay(table, column)))
+    delay = _delay(table, column, what="CURRENT_WATERMARK takes the column of a WATERMARK")
+    return Watermark.of(node, time, name, Closing(scan.table, column, delay))
 
 
 def _column_of(node: Node, name: str) -> tuple[Scan, str] | None:
@@ -188,16 +196,22 @@ def _column_of(node: Node, name: str) -> tuple[Scan, str] | None:
             return _column_of(node.input, expression.column) if expression.column is not None else None
         case Filter():
             return _column_of(node.input, name)
+        case Watermark() if name != node.names[1]:
+            return _column_of(node.input, name)
         case Lookup() if name in {item.name for item in node.input.fields}:
             return _column_of(node.input, name)
     return None
 
 
-def _delay(table: Table, column: str) -> int:
-    """Return the delay of a table's WATERMARK in microseconds."""
+def _delay(table: Table, column: str, *, what: str = "windows close behind a watermark") -> int:
+    """Return the delay of a table's WATERMARK in microseconds.
+
+    Args:
+        what: needs it, for messages.
+    """
     declared = f"WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND"
     if table.watermark is None or table.column(column).kind is ColumnKind.COMPUTED:
-        raise Fault(f"windows close behind a watermark: declare {declared} in table '{table.name}'", 0)
+        raise Fault(f"{what}: declare {declared} in table '{table.name}'", 0)
     name, _, text = table.watermark.removeprefix("WATERMARK FOR ").partition(" AS ")
     tokens, problems = tokenize(text, table.name)
     expression = parse_query(tuple(tokens), "expression") if tokens and not problems else None
@@ -208,8 +222,8 @@ def _delay(table: Table, column: str) -> int:
         delay = 0
     if name != column or not isinstance(expression, exp.Column) or expression.name != column or delay is None:
         raise Fault(
-            f"the {table.watermark} of table '{table.name}' does not tell when windows of column '{column}' close: it"
-            f" is written {declared}, in whole units",
+            f"{what}: the {table.watermark} of table '{table.name}' does not tell the event time of column '{column}':"
+            f" it is written {declared}, in whole units",
             0,
         )
     return delay

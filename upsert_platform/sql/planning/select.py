@@ -272,7 +272,7 @@ class _Planner(LateralJoin):
         for shown, argument in watermarks:
             found = Columns(named, self.first_line).find(argument) if isinstance(argument, exp.Column) else None
             if found is None or found[1]:
-                raise self.fault("CURRENT_WATERMARK takes a column, for which a table declares a WATERMARK", argument)
+                raise self.fault("CURRENT_WATERMARK takes one column, for which a table declares a WATERMARK", argument)
             time = found[0].field.name
             if time not in added:
                 try:
