@@ -93,7 +93,7 @@ CHANGE = "the rows of the query change, and a table without a PRIMARY KEY cannot
 PROBLEMS = {
     "no watermark": (counted("bare"), "declare WATERMARK FOR ts AS ts - INTERVAL '5' SECOND in table 'bare'"),
     "a computed time": (counted("other"), "its WATERMARK column has to reach the window as it is"),
-    "a watermark of another kind": (counted("odd"), "does not tell when windows of column 'ts' close"),
+    "a watermark of another kind": (counted("odd"), "does not tell the event time of column 'ts'"),
     "no window": ("SELECT ts, COUNT(*) FROM views GROUP BY ts", "declare one, or group by window_start and window_end"),
     "no end of the window": (
         f"SELECT window_start, COUNT(*) FROM {tumble('views')} GROUP BY window_start",
