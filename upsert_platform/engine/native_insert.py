@@ -45,6 +45,7 @@ class NativeInsert:
         failure: of rows that are put, why a value cannot be computed, null where all can: the column `FAILED` of change
             frames. None if that cannot be.
         digits: of seconds that the target has room for.
+        condition_fails: the failure also tells of which rows the condition cannot be computed.
     """
 
     columns: tuple[Column, ...]
@@ -53,6 +54,7 @@ class NativeInsert:
     condition: Native | None
     failure: Native | None
     digits: int
+    condition_fails: bool = False
 
     def of_key(self) -> NativeInsert:
         """The insert of the primary key alone, of every row: of those that its condition keeps out too."""
@@ -77,11 +79,13 @@ class NativeInsert:
         Args:
             sequence: the column of the batch that a row is of.
         """
-        put = _is_put(reduced)
+        kept = put = _is_put(reduced)
         known: dict[Native, Any] = {}
         if self.condition is not None:
             put = pc.and_(put, pc.fill_null(evaluate(self.condition, reduced, known), False))
         found = self._computed(reduced, put, known)
+        if self.failure is not None:
+            found[FAILED] = _where(kept if self.condition_fails else put, evaluate(self.failure, reduced, known))
         found[SEQUENCE] = reduced.column(sequence)
         return pa.table(found).combine_chunks()
 
@@ -95,7 +99,8 @@ class NativeInsert:
             The counts are ``met``, keys of several partitions, and ``deletes`` of rows that do not meet the condition.
         """
         changes = self.changes(reduced, sequence=sequence)
-        return changes, {"met": _met(reduced), "deletes": count_deletes(changes) - deleted_rows(reduced)}
+        counted = computed_rows(changes)[0] if self.condition_fails else changes  # others that fail are no deletes
+        return changes, {"met": _met(reduced), "deletes": count_deletes(counted) - deleted_rows(reduced)}
 
     def every_change(self, rows: pa.Table) -> pa.Table:
         """The changes that rows of a source without a key stand for: several of a key of the target, perhaps.
@@ -106,9 +111,19 @@ class NativeInsert:
             The target's columns, `_op`, `FAILED` where an expression can fail, and those that order rows
             (`rows.ORDER`).
         """
+        put = _is_put(rows)
+        failed = None
+        if self.failure is not None and self.condition_fails:
+            failed = _where(put, evaluate(self.failure, rows))
         if self.condition is not None:
-            rows = rows.filter(pc.fill_null(evaluate(self.condition, rows), False))
-        found = self._computed(rows, _is_put(rows), {})
+            met = pc.fill_null(evaluate(self.condition, rows), False)
+            kept = met if failed is None else pc.or_(met, pc.is_valid(failed))
+            rows, put = rows.filter(kept), pc.and_(put, met).filter(kept)
+            failed = None if failed is None else failed.filter(kept)
+        known: dict[Native, Any] = {}
+        found = self._computed(rows, put, known)
+        if self.failure is not None:
+            found[FAILED] = _where(put, evaluate(self.failure, rows, known)) if failed is None else failed
         return pa.table(found | {name: rows.column(name) for name in ORDER}).combine_chunks()
 
     def told(self, last: pa.Table) -> tuple[pa.Table, dict[str, int]]:
@@ -139,8 +154,6 @@ class NativeInsert:
                 array = _where(put, array)
             found[column.name] = array
         found[OPERATION] = pc.if_else(put, OPERATION_UPSERT, OPERATION_DELETE)
-        if self.failure is not None:
-            found[FAILED] = _where(put, evaluate(self.failure, rows, known))
         return found
 
     def failed(self, changes: pa.Table) -> pa.Table:

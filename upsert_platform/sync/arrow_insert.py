@@ -74,7 +74,10 @@ class ArrowInsert:
         if forms.missing:
             return None
         digits = stored_fraction_digits(target.table)
-        native = NativeInsert(columns, tuple(target.table.primary_key), *forms.at(now_in_milliseconds()), digits=digits)
+        native = NativeInsert(
+            columns, tuple(target.table.primary_key), *forms.at(now_in_milliseconds()), digits=digits,
+            condition_fails=forms.condition_fails,
+        )  # fmt: skip
         return cls(target, native)
 
     def of_span(self, store: ChangelogStore, paths: Sequence[str], *, after: int, upto: int) -> ChangesOfSpan:
@@ -139,13 +142,15 @@ class _Forms:
 
     Attributes:
         values: of the columns that are written; None for null.
-        failure: of rows that meet the condition, why they cannot be computed.
+        failure: why rows cannot be computed: of those that meet the condition, unless that can fail too.
+        condition_fails: as of `NativeInsert`.
         missing: what Spark has to compute: names of columns, WHERE, and what else has no form.
     """
 
     values: tuple[Native | None, ...]
     condition: Native | None
     failure: Native | None
+    condition_fails: bool
     missing: tuple[str, ...]
 
     @classmethod
@@ -162,12 +167,15 @@ class _Forms:
         met = native_condition(insert.predicate, named) if insert.predicate else None
         condition = None if met is None else _replaced(met, computed)
         failed = native_form(insert.failure, named) if insert.failure else None
-        failure = None if failed is None else _where_met(_replaced(failed, computed), condition)
+        failed = None if failed is None else _replaced(failed, computed)
+        failure = None if failed is None or condition is None else _where_met(failed, condition)
+        condition_fails = failed is not None and condition is not None and failure is None
+        failure = failed if failure is None else failure
         if insert.predicate and met is None:
             missing.append("WHERE")
         elif insert.failure and failure is None:
             missing.append("the reasons of rows that fail")
-        return cls(tuple(values), condition, failure, tuple(missing))
+        return cls(tuple(values), condition, failure, condition_fails, tuple(missing))
 
     def at(self, now: int) -> tuple[tuple[Native | None, ...], Native | None, Native | None]:
         """Return values, condition and failure with a time, in milliseconds since 1970, for those of the clock."""
@@ -209,10 +217,8 @@ def _replaced(native: Native, computed: Mapping[str, Native]) -> Native:
     return tuple(_replaced(item, computed) if isinstance(item, tuple) else item for item in native)
 
 
-def _where_met(failure: Native, condition: Native | None) -> Native | None:
+def _where_met(failure: Native, condition: Native) -> Native | None:
     """Return why rows that meet a condition cannot be computed; None where the condition itself can fail."""
-    if condition is None:
-        return failure
     if failure[:2] == ("case", condition) and len(failure) == 4 and failure[3][:2] == ("literal", None):
         return cast("Native", failure[2])
     return None
