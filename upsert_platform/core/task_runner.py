@@ -125,14 +125,14 @@ class RowsOfTask:
     Attributes:
         make: gives the rows, one per key, and numbers that were counted on the way. Can be pickled.
         runner: of the task.
-        key: names of the key columns of rows that may be among them with a reason why they cannot be computed
+        failed_key: names of the key columns of rows that may be among them with a reason why they cannot be computed
             (`destination.FAILED`), which are refused; None if there are no such rows.
         counted: those numbers, once the rows were written.
     """
 
     make: Callable[[], tuple[pa.Table, dict[str, int]]]
     runner: TaskRunner
-    key: tuple[str, ...] | None = None
+    failed_key: tuple[str, ...] | None = None
     counted: dict[str, int] = field(default_factory=dict)
 
     def then(self, change: Callable[[pa.Table], pa.Table]) -> RowsOfTask:
@@ -150,7 +150,7 @@ class RowsOfTasks:
         spark: whose workers run the tasks.
         shares: how many there are, and tasks.
         column: INT column that gets the number of a row's share; None for no such column.
-        key: as of `RowsOfTask`.
+        failed_key: as of `RowsOfTask`.
         counted: the sums of those numbers, once the rows were written.
     """
 
@@ -158,7 +158,7 @@ class RowsOfTasks:
     spark: SparkSession
     shares: int
     column: str | None = None
-    key: tuple[str, ...] | None = None
+    failed_key: tuple[str, ...] | None = None
     counted: Counter[str] = field(default_factory=Counter)
 
     def in_shares(self, shares: int, *, column: str | None = None) -> RowsOfTasks:

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from upsert_platform.changelog import rows
 from upsert_platform.changelog.row_codes import code_rows
-from upsert_platform.core.plan import Session, Window
+from upsert_platform.core.plan import Session, Watermark, Window
 from upsert_platform.engine.steps import Tally, WindowStep
 
 if TYPE_CHECKING:
@@ -62,6 +62,11 @@ class Clock:
         now = (min(self.lanes.values()) - after) // _MILLISECOND * _MILLISECOND + _MILLISECOND if self.lanes else None
         known = [moment for moment in (self.closed, now) if moment is not None]
         return replace(self, closed=max(known) if known else None)
+
+    @property
+    def watermark(self) -> int | None:
+        """The last millisecond of the windows that close last."""
+        return None if self.closed is None else self.closed - _MILLISECOND
 
     def later(self, lanes: Mapping[str, int]) -> Clock:
         """With what a batch has seen."""
@@ -149,7 +154,7 @@ class Times:
         """
         clocks = self.clocks
         steps = tuple(
-            replace(step, closed=clocks[step.window.names[1]].closed)
+            _told(step, clocks[step.window.names[1]])
             if isinstance(step, WindowStep) and step.window.names[1] in clocks
             else step
             for step in stage.steps
@@ -176,6 +181,10 @@ class Times:
         closing = self.windows[end].closing
         assert closing is not None
         return closing.after
+
+
+def _told(step: WindowStep, clock: Clock) -> WindowStep:
+    return replace(step, closed=clock.watermark if isinstance(step.window, Watermark) else clock.closed)
 
 
 def _least(moments: Sequence[int | None]) -> int | None:

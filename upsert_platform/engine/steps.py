@@ -30,7 +30,6 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
-_MILLISECOND: Final = 1_000
 _FORMS: Final[Mapping[str, Callable[..., Any]]] = {**NUMBERS, **DECIMALS, **TIMES, **TEXTS}
 _TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join"})
 """Operators that take literals as they are, beside columns."""
@@ -62,7 +61,8 @@ class WindowStep:
     """Adds the columns of a window table function.
 
     Attributes:
-        closed: windows that end then, or before, take no rows any more; microseconds since 1970. None: all do.
+        closed: windows that end then, or before, take no rows any more; microseconds since 1970. None: all do. Of a
+            `Watermark` the watermark itself; None: there is none yet.
     """
 
     window: Window
@@ -292,11 +292,9 @@ def _windows(table: pa.Table, step_of: WindowStep, tally: Tally, *, together: bo
     """
     window = step_of.window
     if isinstance(window, Watermark):
-        # A window is closed once its last millisecond is reached.
-        stands = None if step_of.closed is None else step_of.closed - _MILLISECOND
         (added,) = window.added
-        kind = arrow_type(added.type)
-        return table.append_column(added.name, pa.repeat(pa.scalar(stands, pa.int64()).cast(kind), table.num_rows))
+        stands = pa.scalar(step_of.closed, pa.int64()).cast(arrow_type(added.type))
+        return table.append_column(added.name, pa.repeat(stands, table.num_rows))
     at = table.schema.get_field_index(window.time)
     table = table.filter(pc.is_valid(table.column(at)))
     kind = table.column(at).type

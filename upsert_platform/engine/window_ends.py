@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from upsert_platform.core.plan import Field, Join, Node, Project, Session, Union, Watermark, Window, closing_ends
+from upsert_platform.core.plan import Field, Join, Node, Project, Session, Union, Window, closing_ends
 
 End = tuple[int, tuple[str, ...]]
 """The place of a column among the keys of a state, and the names of the ends of windows that it holds."""
@@ -45,8 +45,8 @@ def is_of_window(node: Node, names: Sequence[str]) -> bool:
 
 
 def _is_end(node: Node, name: str) -> bool:
-    if isinstance(node, (Window, Session)) and name in node.names[:2]:
-        return not isinstance(node, Watermark)
+    if isinstance(node, (Window, Session)) and name in node.edges:
+        return True
     if isinstance(node, Project):
         expression = dict(node.columns).get(name)
         return expression is not None and expression.column is not None and _is_end(node.input, expression.column)

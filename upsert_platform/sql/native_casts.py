@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from sqlglot import exp
@@ -10,7 +10,7 @@ from sqlglot import exp
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql import native_numbers, native_texts, native_times
-from upsert_platform.sql.native_types import Form, Reading, has_only
+from upsert_platform.sql.native_types import Cast, Form, Reading, has_only
 from upsert_platform.sql.numbers import MOST_DIGITS
 
 _Type: Final = exp.DataType.Type
@@ -23,7 +23,6 @@ _TYPES: Final[Mapping[exp.DType, LogicalType]] = {
     _Type.TIMESTAMPTZ: LogicalType(TypeName.TIMESTAMP_LTZ, precision=6),
 }  # fmt: skip
 """What Spark's types are called by the parser."""
-Cast = Callable[[exp.Expr, LogicalType, Reading], "Native | None"]
 _CASTS: Final[Mapping[TypeName, Cast]] = {**native_numbers.CASTS, **native_times.CASTS, **native_texts.CASTS}
 
 

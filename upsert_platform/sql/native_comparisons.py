@@ -28,7 +28,7 @@ _MOMENT: Final = LogicalType(TypeName.TIMESTAMP, precision=6)
 def _comparison(node: exp.Expr, reading: Reading) -> Native | None:
     operator = _OPERATORS[type(node)]
     if operator in ("=", "<>"):
-        of_case = native_texts.of_case(node, reading.text)
+        of_case = native_texts.of_case(node, reading)
         if of_case is not None:
             return (operator, *of_case)
     return compared(operator, node.this, node.expression, reading)

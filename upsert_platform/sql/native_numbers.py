@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.native_types import Form, Reading
+from upsert_platform.sql.native_types import Cast, Form, Reading
 from upsert_platform.sql.numbers import MOST_DIGITS, as_decimal, is_exact, whole_digits_of_product
 from upsert_platform.sql.rendered import BIGINT, INT, INTEGERS, NUMBERS
 
@@ -198,7 +198,7 @@ def _real(text: str, to: LogicalType) -> float | None:
         return None
 
 
-CASTS: Final[Mapping[TypeName, Callable[[exp.Expr, LogicalType, Reading], Native | None]]] = {
+CASTS: Final[Mapping[TypeName, Cast]] = {
     **dict.fromkeys(INTEGERS, _to_whole),
     TypeName.DECIMAL: _to_decimal,
     TypeName.DOUBLE: _to_real,

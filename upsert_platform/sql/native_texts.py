@@ -5,7 +5,7 @@ alike, LOWER and UPPER beside a literal, and what joins, cuts, measures and sear
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from sqlglot import exp
@@ -13,29 +13,23 @@ from sqlglot import exp
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.native_patterns import re2_pattern
-from upsert_platform.sql.native_types import Form, Reading, has_only, text_literal, whole_literal
+from upsert_platform.sql.native_types import Cast, Form, Reading, has_only, text_literal, whole_literal
 from upsert_platform.sql.rendered import INTEGERS, STRING, STRINGS
 
-Text = Callable[[exp.Expr], "Native | None"]
-"""The form of an expression, if it is a text."""
 _MOST_PARTS: Final = 1 << 31
 _PLAIN_SCALE: Final = 6
 """Up to it a decimal is written without an exponent."""
 
 
 def _regexp_like(node: exp.Expr, reading: Reading) -> Native | None:
-    return _of_pattern("like", node, 0, reading.text)
+    return _of_pattern("like", node, 0, reading)
 
 
 def _regexp_extract(node: exp.Expr, reading: Reading) -> Native | None:
     group = node.args.get("group")
     if group is None or group.is_string or not group.name.isdigit():
         return None
-    return _of_pattern("group", node, int(group.name), reading.text)
-
-
-def _get(node: exp.Expr, reading: Reading) -> Native | None:
-    return _part(node, reading.text)
+    return _of_pattern("group", node, int(group.name), reading)
 
 
 def _concat(node: exp.Expr, reading: Reading) -> Native | None:
@@ -178,14 +172,14 @@ def _to_text(node: exp.Expr, _to: LogicalType, reading: Reading) -> Native | Non
     return ("text", inner) if plain or kind.name in (*INTEGERS, TypeName.BOOLEAN) else None
 
 
-def of_case(node: exp.Expr, text: Text) -> tuple[Native, Native] | None:
+def of_case(node: exp.Expr, reading: Reading) -> tuple[Native, Native] | None:
     """The sides of a comparison for equality of LOWER or UPPER of a text with a literal of ASCII.
 
     Spark knows letters of a newer Unicode than Python does, but which texts become one of ASCII has long been the same.
     """
     for side, other in ((node.this, node.expression), (node.expression, node.this)):
         if isinstance(side, (exp.Lower, exp.Upper)) and isinstance(other, exp.Literal) and other.is_string:
-            value = text(side.this)
+            value = reading.text(side.this)
             if value is None or not other.name.isascii():
                 return None
             return ("upper" if isinstance(side, exp.Upper) else "lower", value), ("literal", other.name, STRING)
@@ -217,16 +211,16 @@ def text_of_any(node: exp.Or) -> exp.Expr | None:
     return left.this.this if found is not None and found[1] else None
 
 
-def _of_pattern(name: str, node: exp.Expr, group: int, text: Text) -> Native | None:
+def _of_pattern(name: str, node: exp.Expr, group: int, reading: Reading) -> Native | None:
     pattern = node.expression
-    value = text(node.this)
+    value = reading.text(node.this)
     if value is None or not isinstance(pattern, exp.Literal) or not pattern.is_string:
         return None
     found = re2_pattern(pattern.name, group)
     return (name, value, found[0]) if found is not None else None
 
 
-def _part(node: exp.Expr, text: Text) -> Native | None:
+def _part(node: exp.Expr, reading: Reading) -> Native | None:
     """GET(SPLIT(text, separator), index), of a separator that is quoted as a whole."""
     if len(node.expressions) != 2:
         return None
@@ -245,11 +239,11 @@ def _part(node: exp.Expr, text: Text) -> Native | None:
         or int(index.name) >= _MOST_PARTS
     ):
         return None
-    value = text(parts.this)
+    value = reading.text(parts.this)
     return ("part", ("split", value, quoted[1]), int(index.name)) if value is not None else None
 
 
-CASTS: Final[Mapping[TypeName, Callable[[exp.Expr, LogicalType, Reading], Native | None]]] = {
+CASTS: Final[Mapping[TypeName, Cast]] = {
     TypeName.STRING: _to_text,
 }
 FORMS: Final[Mapping[type[exp.Expr], Form]] = {
@@ -270,4 +264,4 @@ FORMS: Final[Mapping[type[exp.Expr], Form]] = {
     exp.EndsWith: _starts,
     exp.Upper: _upper,
 }
-FUNCTIONS: Final[Mapping[str, Form]] = {"GET": _get}
+FUNCTIONS: Final[Mapping[str, Form]] = {"GET": _part}

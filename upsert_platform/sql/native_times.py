@@ -7,7 +7,7 @@ The session's zone is UTC: a TIMESTAMP and the TIMESTAMP_LTZ of it are the same 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.native_types import Form, Reading, whole_literal
+from upsert_platform.sql.native_types import Cast, Form, Reading, whole_literal
 from upsert_platform.sql.rendered import TIMESTAMPS
 
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
@@ -188,7 +188,7 @@ def _moment(node: exp.Literal, written: re.Pattern[str], to: LogicalType) -> Nat
     return ("literal", seconds * 1_000_000 + moment.microsecond, to)
 
 
-CASTS: Final[Mapping[TypeName, Callable[[exp.Expr, LogicalType, Reading], Native | None]]] = {
+CASTS: Final[Mapping[TypeName, Cast]] = {
     TypeName.DATE: _to_date,
     TypeName.TIMESTAMP: _to_timestamp,
     TypeName.TIMESTAMP_LTZ: _to_timestamp,

@@ -102,6 +102,8 @@ class Reading:
 
 Form = Callable[[exp.Expr, Reading], "Native | None"]
 """Gives the form of a node of one class; None where it is not sure to give what Spark gives."""
+Cast = Callable[[exp.Expr, LogicalType, Reading], "Native | None"]
+"""Gives the form of what is cast to a type."""
 
 
 def has_only(node: exp.Expr, *names: str) -> bool:

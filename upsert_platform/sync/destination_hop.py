@@ -224,7 +224,7 @@ class DestinationHop:
         if few is None or insert is None:
             return None
         make = insert.of_span(self.store, few.paths, after=span.after, upto=span.upto)
-        changes = RowsOfTask(make, few.runner, self._key_of_failed())
+        changes = RowsOfTask(make, few.runner, self._failed_key())
         keep = self.refused.of(span, progress=self.watch(progress, most=few.rows))
         report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
         return report, changes.counted.get("met", 0), changes.counted.get("unmatched", 0)
@@ -247,7 +247,7 @@ class DestinationHop:
                 return None
             share, deleted = found
             shares = max(1, int(session.sparkContext.defaultParallelism))
-            changes = RowsOfTasks(share, session, shares, key=self._key_of_failed())
+            changes = RowsOfTasks(share, session, shares, failed_key=self._failed_key())
             watch = self.watch(progress, most=self.rows_between(after=span.after, upto=span.upto))
             keep = self.refused.of(span, progress=watch)
             report = self.destination.write(changes, span=span, lease=lease, keep_refused=keep)
@@ -436,7 +436,7 @@ class DestinationHop:
         fails = self.target.table.options.get("on-error", "").strip().lower() == "fail"
         return not (fails or isinstance(self.destination, TellsBefore))
 
-    def _key_of_failed(self) -> tuple[str, ...] | None:
+    def _failed_key(self) -> tuple[str, ...] | None:
         """Return the key of rows that cannot be computed; None where all rows can be."""
         return None if self.target.insert.failure is None else tuple(self.destination.primary_key)
 

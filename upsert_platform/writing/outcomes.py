@@ -167,8 +167,8 @@ def run_tasks(
 
     if judge is not None and judge.refuses:
         task = judged_task(task, judge, what=what, open_file=opener_of(keep))
-    if isinstance(frame, (RowsOfTask, RowsOfTasks)) and frame.key is not None:
-        task = computed_task(task, frame.key, what=what, open_file=opener_of(keep))
+    if isinstance(frame, (RowsOfTask, RowsOfTasks)) and frame.failed_key is not None:
+        task = computed_task(task, frame.failed_key, what=what, open_file=opener_of(keep))
     parts: list[_Stats] = []
     files: list[str] = []
     refused: list[RefusedRow] = []

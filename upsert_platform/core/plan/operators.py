@@ -127,7 +127,12 @@ class Window(OverOne):
     @property
     def copies(self) -> bool:
         """Return whether a row may fall into several windows."""
-        return self.kind not in ("tumble", "watermark")
+        return self.kind != "tumble"
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        """Names of the columns of its start and its end."""
+        return self.names[:2]
 
     @property
     def keys(self) -> Keys:
@@ -147,6 +152,14 @@ class Watermark(Window):
     def added(self) -> tuple[Field, ...]:
         kind = next(item.type for item in self.input.fields if item.name == self.time)
         return (Field(self.names[1], replace(kind, nullable=True, precision=3)),)
+
+    @property
+    def copies(self) -> bool:
+        return False
+
+    @property
+    def edges(self) -> tuple[str, ...]:
+        return ()
 
     @classmethod
     def of(cls, node: Node, time: str, name: str, closing: Closing) -> Watermark:

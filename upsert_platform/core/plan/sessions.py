@@ -34,6 +34,11 @@ class Session(OverOne):
     closing: Closing | None = field(default=None, repr=False)
 
     @property
+    def edges(self) -> tuple[str, ...]:
+        """Names of the columns of its start and its end."""
+        return self.names[:2]
+
+    @property
     def fields(self) -> tuple[Field, ...]:
         kind = next(item.type for item in self.input.fields if item.name == self.time)
         start, end, last = self.names

@@ -21,7 +21,6 @@ from upsert_platform.core.plan.operators import (
     Node,
     Project,
     Scan,
-    Watermark,
     Window,
 )
 from upsert_platform.core.plan.over import Over
@@ -128,7 +127,7 @@ def _is_kept(node: Node, name: str, unit: int) -> bool:
 def _is_whole(node: Node, name: str, unit: int) -> bool:
     """Return whether a column is the edge of windows whose lengths are whole numbers of a unit, in microseconds."""
     match node:
-        case Window() if name in node.names[:2] and not isinstance(node, Watermark):
+        case Window() if name in node.edges:
             return not any(length % unit for length in (node.size, node.step, node.offset))
         case Project():
             inner = dict(node.columns)[name].column

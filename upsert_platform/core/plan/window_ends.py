@@ -15,7 +15,6 @@ from upsert_platform.core.plan.operators import (
     Node,
     Project,
     Union,
-    Watermark,
     Window,
 )
 from upsert_platform.core.plan.over import Over
@@ -32,7 +31,7 @@ def closing_ends(node: Node, name: str) -> tuple[str, ...]:
     """
     match node:
         case Window():
-            if name == node.names[1] and not isinstance(node, Watermark):
+            if name in node.edges[1:]:
                 return (name,) if node.closing is not None else ()
             return _of_input(node.input, name)
         case Session():
