@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import sys
+from pathlib import Path
 from typing import Final
 
 MODULES: Final = (
@@ -46,6 +48,7 @@ CLIENTS_VARIABLE: Final = "UPSERT_SPARK_WORKER_CLIENTS"
 
 def main() -> None:
     """Imports the modules, and then is PySpark's daemon."""
+    _use_installed_pyspark()
     from pyspark import daemon
 
     asked = os.environ.get(CLIENTS_VARIABLE, "").split(",")
@@ -54,6 +57,16 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what was imported stays in memory that workers share
     daemon.manager()
+
+
+def _use_installed_pyspark() -> None:
+    """Import PySpark from its package, not from the archive in it that the JVM names first.
+
+    Both are of one release; what stands in an archive is compiled anew by each process that imports it, half a second.
+    """
+    archives = Path(os.environ.get("SPARK_HOME", "")) / "python" / "lib"
+    if (archives.parent.parent / "__init__.py").is_file():  # not a Spark that was unpacked from its distribution
+        sys.path[:] = [entry for entry in sys.path if Path(entry).parent != archives]
 
 
 if __name__ == "__main__":

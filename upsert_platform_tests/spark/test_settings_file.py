@@ -55,6 +55,12 @@ def parent(batches):
 first = spark.sparkContext.parallelize([0], 1).mapPartitions(lambda _: [os.getppid()]).collect()
 tasks = spark.range(1, numPartitions=1).mapInArrow(parent, "pid long").collect()
 print("workers of one process", first == [row.pid for row in tasks])
+def package(_):
+    import pyspark, py4j
+    return [(pyspark.__file__, py4j.__file__)]
+import pyspark, py4j
+found = spark.sparkContext.parallelize([0], 1).mapPartitions(package).collect()
+print("as the driver's", found == [package(None)[0]])
 print("modes", seen, "left", list(scratch_folder().glob("*.properties")))
 spark.stop()
 """
@@ -76,6 +82,7 @@ def test_settings_reach_the_jvm_and_no_command_line_shows_them(tmp_path: Path) -
         "theirs kept upsert-platform",
         "workers 1 others 0",
         "workers of one process True",
+        "as the driver's True",
         "modes ['0o600'] left []",
     ], done.stderr
 
