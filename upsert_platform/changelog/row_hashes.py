@@ -133,8 +133,13 @@ def hash_cells(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
 
 def hash_rows(table: pa.Table, columns: Sequence[str]) -> np.ndarray:
     """A hash of 64 bits per row, equal for rows that are equal in these columns."""
-    found = np.full(table.num_rows, _SEED, dtype=np.uint64)
-    for name in columns:
+    return hash_columns([table.column(name) for name in columns], table.num_rows)
+
+
+def hash_columns(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> np.ndarray:
+    """A hash of 64 bits per row of columns that have as many values."""
+    found = np.full(rows, _SEED, dtype=np.uint64)
+    for column in columns:
         with np.errstate(over="ignore"):
-            found = mix(found * np.uint64(31) + hash_cells(table.column(name)))
+            found = mix(found * np.uint64(31) + hash_cells(column))
     return found

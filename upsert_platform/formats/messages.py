@@ -66,11 +66,10 @@ class Messages(Sequence[bytes]):
         """The messages at places."""
         return Messages(self.array.take(places))
 
-    def joined(self, separator: bytes) -> bytes:
+    def joined(self, separator: bytes) -> pa.Buffer:
         """All of them, with a separator between."""
-        if not len(self):
-            return b""
         if self._listed is not None:
-            return separator.join(self._listed)
+            return pa.py_buffer(separator.join(self._listed))
         whole = pa.ListArray.from_arrays(pa.array([0, len(self)], pa.int32()), self.array)
-        return bytes(pc.binary_join(whole, pa.scalar(separator, pa.binary()))[0].as_buffer())
+        text = pc.binary_join(whole, pa.scalar(separator, pa.binary()))
+        return text.buffers()[2].slice(0, text.total_values_length) if text.total_values_length else pa.py_buffer(b"")

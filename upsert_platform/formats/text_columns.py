@@ -7,8 +7,10 @@ A value is matched by an anchored pattern first. The patterns take only what Arr
 from __future__ import annotations
 
 import binascii
+import re
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -33,6 +35,9 @@ _PATTERNS: Final = {
 }
 _BASE64: Final = r"^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 STAMPS: Final = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_LTZ)
+_DAY_LENGTH, _TO_SECONDS, _TO_MICROS = len("2026-11-29"), len("2026-11-29 00:00:00"), len("2026-11-29 00:00:00.000000")
+_YEAR_ONE: Final = -62_135_596_800_000_000
+"""Microseconds since 1970 of the first day that the patterns take."""
 GREGORIAN_DATE: Final = rf"^(?:159\d|1[6-9]\d\d|[2-9]\d{{3}})-{_DAY}$"
 """Dates that the old calendar and the new one give the same day."""
 
@@ -81,12 +86,44 @@ def convert_text(
     Returns:
         The column in its declared type, and a mask of rows that do not match (their value is null), or None.
     """
+    if logical.name in STAMPS:
+        plain = _plain_stamps(array, logical, pattern)
+        if plain is not None:
+            return plain, None
     matched = pc.match_substring_regex(array, pattern)
     doubt = None
     if pc.all(matched, min_count=0).as_py() is False:
         doubt = pc.fill_null(pc.invert(matched), False)
         array = pc.if_else(pc.fill_null(matched, False), array, pa.scalar(None, pa.string()))
     return _from_text(array, logical, time_step), doubt
+
+
+def _plain_stamps(array: pa.Array, logical: LogicalType, pattern: str) -> pa.Array | None:
+    """Timestamps, if all of them are written as the first one is, which the pattern takes; else None.
+
+    Of texts with a clock to the second, at least, Arrow refuses what the patterns do, but for the year 0; it finds that
+    out as it converts them, in a tenth of the time that a pattern takes.
+    """
+    lengths = pc.binary_length(array)
+    zone = logical.name is TypeName.TIMESTAMP_LTZ
+    bounds = pc.min_max(lengths).as_py()
+    if bounds["min"] is None or bounds["min"] < _TO_SECONDS + zone or bounds["max"] > _TO_MICROS + zone:
+        return None
+    offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset : array.offset + len(array) + 1]
+    rows = np.flatnonzero(array.is_valid()) if array.null_count else np.arange(len(array))
+    first = array[int(rows[0])].as_py()
+    between = np.frombuffer(array.buffers()[2], np.uint8)[offsets[rows] + _DAY_LENGTH]
+    if re.search(pattern, first) is None or (between != between[0]).any():
+        return None
+    if zone:
+        total, array = pc.sum(lengths).as_py(), pc.utf8_rtrim(array, "Z")
+        if total - pc.sum(pc.binary_length(array)).as_py() != len(rows):
+            return None
+    try:
+        micros = array.cast(pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return None
+    return micros.cast(arrow_type(logical)) if pc.min(micros.cast(pa.int64())).as_py() >= _YEAR_ONE else None
 
 
 def _from_text(array: pa.Array, logical: LogicalType, time_step: int) -> pa.Array:

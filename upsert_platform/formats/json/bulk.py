@@ -99,7 +99,7 @@ class JsonBulk:
         try:
             table = arrow_json.read_json(
                 pa.BufferReader(blob),
-                read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(blob) + 1),
+                read_options=arrow_json.ReadOptions(use_threads=False, block_size=blob.size + 1),
                 parse_options=arrow_json.ParseOptions(explicit_schema=self.wire, unexpected_field_behavior="ignore"),
             )
             if table.num_rows != len(given):
@@ -147,25 +147,28 @@ def _sample(message: bytes) -> dict[str, Any] | None:
     return tree if isinstance(tree, dict) else None
 
 
-def _is_safe(blob: bytes, messages: Messages) -> bool:
+def _is_safe(blob: pa.Buffer, messages: Messages) -> bool:
     if _holds(blob, b"NaN") or _holds(blob, b"Inf"):
         return False
-    if not blob.isascii():
-        try:
-            blob.decode()
-        except UnicodeDecodeError:
-            return False
+    whole = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, blob.size], np.int32)), blob)
+    try:
+        whole.validate(full=True)  # UTF-8
+    except pa.ArrowInvalid:
+        return False
     long = pc.greater_equal(pc.binary_length(messages.array), LONG_MESSAGE)
     return not any(is_extreme(item) for item in messages.array.filter(long).to_pylist())
 
 
-def _holds(blob: bytes, word: bytes) -> bool:
-    """Return whether a word of three letters is in a text: by its first, which is rare in most of them."""
-    if word[:1] not in blob:
-        return False
-    found = np.frombuffer(blob, np.uint8)
-    starts = np.flatnonzero(found[: max(0, len(found) - 2)] == word[0])
-    return bool(((found[starts + 1] == word[1]) & (found[starts + 2] == word[2])).any())
+def _holds(blob: pa.Buffer, word: bytes) -> bool:
+    """Return whether a word of three letters is in a text: by its first two, which are rare in most of them."""
+    pair = int.from_bytes(word[:2], "little")
+    for first in (0, 1):
+        pairs = np.frombuffer(blob, "<u2", max(0, blob.size - first) // 2, first)
+        if (pairs == pair).any():
+            behind = 2 * np.flatnonzero(pairs == pair) + first + 2
+            if (np.frombuffer(blob, np.uint8)[behind[behind < blob.size]] == word[2]).any():
+                return True
+    return False
 
 
 def is_extreme(message: bytes) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from upsert_platform.core.collections_off import collections_off
 from upsert_platform.core.destination import SEQUENCE, BatchSpan
 from upsert_platform.core.errors import DestinationError, EndpointError, LeaseHeldError, RecordError
 from upsert_platform.core.internal_columns import internal
@@ -264,15 +265,16 @@ class _Task:
             keys, values = keys.take(pa.array(chosen)), values.take(pa.array(chosen))
             timestamps = None if timestamps is None else [timestamps[row] for row in chosen]
             headers = None if headers is None else [headers[row] for row in chosen]
-        send(
-            self._producer,
-            self._topic,
-            list(zip(keys.to_pylist(), values.to_pylist(), strict=True)),
-            timestamps=timestamps,
-            headers=headers,
-            partition=self._partition,
-            while_waiting=self._guard.check,
-        )
+        with collections_off():  # of as many pairs there would be several
+            send(
+                self._producer,
+                self._topic,
+                list(zip(keys.to_pylist(), values.to_pylist(), strict=True)),
+                timestamps=timestamps,
+                headers=headers,
+                partition=self._partition,
+                while_waiting=self._guard.check,
+            )
         self._stats.bytes += sum(pc.sum(pc.binary_length(side)).as_py() or 0 for side in (keys, values))
         removed = int((block.deletes & wanted).sum())
         self._stats.deletes += removed
