@@ -185,8 +185,22 @@ class _Forms:
 
 
 def left_to_spark(insert: Insert, source: Table, target: Table) -> tuple[str, ...]:
-    """Return what of an insert passes Spark SQL, since Arrow does not compute it: names of columns, WHERE."""
+    """Return what of an insert passes Spark SQL: all rows, with the reason, or what Arrow does not compute of them.
+
+    The latter are names of columns, and WHERE. What only the table tells as it is (`WritesInTask`) is not known here.
+    """
+    if not target.primary_key:
+        return ("all rows, since the table has no primary key",)
+    if insert.overwrite:
+        return ("all rows, since they replace the table",)
+    if insert.failure and fails_at_bad_rows(target):
+        return ("all rows, since the first that cannot be computed ends the write before any is written",)
     return _Forms.of(insert, source, target).missing
+
+
+def fails_at_bad_rows(target: Table) -> bool:
+    """Return whether a row that cannot be computed ends the write of a table, by its option ``on-error``."""
+    return target.options.get("on-error", "").strip().lower() == "fail"
 
 
 def _stored(source: Table) -> dict[str, LogicalType]:

@@ -42,7 +42,7 @@ from upsert_platform.core.errors import RecordError
 from upsert_platform.core.masking import Mask
 from upsert_platform.core.task_runner import RowsOfTask, RowsOfTasks
 from upsert_platform.core.types import quote_name
-from upsert_platform.sync.arrow_insert import ArrowInsert
+from upsert_platform.sync.arrow_insert import ArrowInsert, fails_at_bad_rows
 from upsert_platform.sync.binding import Target
 from upsert_platform.sync.destination_run import DestinationRun, summed_runs, with_refused
 from upsert_platform.sync.few_files import few_files, rows_by_accounts
@@ -433,8 +433,7 @@ class DestinationHop:
     @property
     def _keeps_failed(self) -> bool:
         """Return whether rows that cannot be computed are kept aside; otherwise the first of them ends the write."""
-        fails = self.target.table.options.get("on-error", "").strip().lower() == "fail"
-        return not (fails or isinstance(self.destination, TellsBefore))
+        return not (fails_at_bad_rows(self.target.table) or isinstance(self.destination, TellsBefore))
 
     def _failed_key(self) -> tuple[str, ...] | None:
         """Return the key of rows that cannot be computed; None where all rows can be."""

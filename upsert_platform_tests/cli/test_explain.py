@@ -83,6 +83,18 @@ def test_explain_names_what_arrow_does_not_compute(tmp_path: Path, monkeypatch: 
     plain = plain.replace("PRIMARY KEY (region)", "PRIMARY KEY (id)")
     found = shown("INSERT INTO plain SELECT id, INITCAP(region) FROM users WHERE INITCAP(region) = 'A';", plain)
     assert found == [f"{through} region, WHERE"]
+    fails = "INSERT INTO plain SELECT id, CAST(CAST(region AS INT) AS STRING) FROM users;"
+    assert all("all rows" not in line for line in shown(fails, plain))
+    stops = plain.replace("'topic' = 'regions',", "'topic' = 'regions', 'on-error' = 'fail',")
+    assert shown(fails, stops) == [
+        f"{through} all rows, since the first that cannot be computed ends the write before any is written"
+    ]
+    assert shown("INSERT INTO plain SELECT id, region FROM users;", stops) == []
+    added = """CREATE TABLE added (id INT) WITH ('connector' = 'maxcompute',
+      'odps.end.point' = 'http://127.0.0.1:1/api', 'odps.project.name' = 'p', 'odps.access.id' = 'i',
+      'odps.access.key' = 'k', 'table.name' = 't');"""
+    found = shown("INSERT INTO added SELECT id FROM users;", sources + added)
+    assert found == [f"{through} all rows, since the table has no primary key"]
     query = "INSERT INTO per_region SELECT region, COUNT(*), 0 FROM users WHERE INITCAP(region) = 'A' GROUP BY region;"
     assert shown(query, sources) == [f"{through} the filter"]
     query = "INSERT INTO per_region SELECT INITCAP(region), COUNT(*), 0 FROM users GROUP BY INITCAP(region);"
