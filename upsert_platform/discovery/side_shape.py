@@ -110,8 +110,11 @@ def _payload(tree: Tree) -> Tree:
 
 def _fields(lines: Sequence[str], *, side: WhichSide) -> Side | None:
     """Lines of several fields with one delimiter; None where they are none."""
+    lines = [line.rstrip("\r\n") for line in lines]
+    if any("\r" in line or "\n" in line for line in lines):
+        return None  # a record ends there
     for delimiter in _DELIMITERS:
-        rows = [line.rstrip("\r\n").split(delimiter) for line in lines]
+        rows = [line.split(delimiter) for line in lines]
         count = len(rows[0])
         if count < 2 or any(len(row) != count for row in rows) or any('"' in line for line in lines):
             continue

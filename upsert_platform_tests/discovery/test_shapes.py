@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from upsert_platform.core.errors import DeclarationError
@@ -138,6 +138,8 @@ def test_rows_come_back_as_they_were_written(rows: list[dict[str, Any]]) -> None
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.binary(max_size=12), min_size=1, max_size=6), st.sampled_from(["key", "value"]))
+@example([b"\r|"], "key")
+@example([b"a,b\nc,d\n"], "value")
 def test_whatever_the_bytes_are_every_record_decodes(messages: list[bytes], side: Any) -> None:
     found = side_of(messages, side=side)
     declared = [(column.name, column.type) for column in found.columns]
