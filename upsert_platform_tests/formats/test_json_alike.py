@@ -154,7 +154,10 @@ def test_layouts_of_messages() -> None:
     assert layout_of(b"[]") is None
     found = layout_of(b'{"a": {"b":"x"} ,"c":null}')
     assert found is not None
-    assert [(value.path, value.quoted) for value in found.values] == [(("a", "b"), True), (("c",), False)]
+    assert [(value.path, value.quoted, value.null) for value in found.values] == [
+        (("a", "b"), True, False),
+        (("c",), False, True),
+    ]
     assert found.objects == {("a",)}
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from upsert_platform.formats.json.layout import MOST_FIXED, Layout, Path, layout_of
+from upsert_platform.formats.json.layout import MOST_FIXED, Fixed, Layout, Path, Value, layout_of
 from upsert_platform.formats.messages import Messages
 
 _FEWEST: Final = 64
@@ -93,31 +93,152 @@ class _Found:
 
     Attributes:
         rows: their numbers, ascending.
-        behind: where each begins, and the place behind each value (see `Value.lead`).
         texts: where values begin and end, by their paths.
         wholes: whole numbers and booleans by their paths.
-        nulls: which values without quotation marks are null, by their paths.
+        nulls: which values are null, by their paths; of those that may be.
     """
 
     layout: Layout
     rows: np.ndarray
-    behind: list[np.ndarray]
     texts: dict[Path, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     wholes: dict[Path, np.ndarray] = field(default_factory=dict)
     nulls: dict[Path, np.ndarray] = field(default_factory=dict)
 
-    def span(self, number: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where a value begins and ends in each message."""
-        value = self.layout.values[number]
-        ends = self.behind[number + 1]
-        return self.behind[number] + value.lead, ends - value.trail if value.trail else ends
-
     def keep(self, kept: np.ndarray) -> None:
         """Drops all other messages."""
+        self.rows = self.rows[kept]
+        self.texts = {path: (starts[kept], ends[kept]) for path, (starts, ends) in self.texts.items()}
+        self.wholes = {path: numbers[kept] for path, numbers in self.wholes.items()}
+        self.nulls = {path: nulls[kept] for path, nulls in self.nulls.items()}
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Messages that have been compared with a layout up to some place of theirs.
+
+    Attributes:
+        item: they, and what was found in them.
+        marks: places of all quotation marks.
+        at: the place in each.
+        mark: number of the next mark.
+        last: number of the mark behind each message.
+        end: where each ends.
+    """
+
+    block: _Block
+    item: _Found
+    marks: np.ndarray
+    at: np.ndarray
+    mark: np.ndarray
+    last: np.ndarray
+    end: np.ndarray
+
+    def keep(self, kept: np.ndarray) -> bool:
+        """Drops all other messages; returns whether there are any left."""
         if not kept.all():
-            self.rows, self.behind = self.rows[kept], [places[kept] for places in self.behind]
-            self.wholes = {path: numbers[kept] for path, numbers in self.wholes.items()}
-            self.nulls = {path: nulls[kept] for path, nulls in self.nulls.items()}
+            self.item.keep(kept)
+            self.at, self.mark, self.last, self.end = (
+                places[kept] for places in (self.at, self.mark, self.last, self.end)
+            )
+        return bool(len(self.at))
+
+    def passes(self, fixed: Fixed) -> bool:
+        """Goes on behind bytes that stay the same, in messages that have them; returns whether there are any."""
+        wrong = np.zeros(len(self.at), np.uint64)
+        for distance, word, mask in fixed.words:
+            differs = self.block.words[self.at + distance]
+            differs ^= word
+            if mask is not None:
+                differs &= mask
+            wrong |= differs
+        self.at = self.at + fixed.length
+        self.mark = self.mark + fixed.marks
+        return self.keep((wrong == 0) & (self.at <= self.end))
+
+    def next_mark(self, further: int = 0) -> np.ndarray:
+        """Where the next mark of each message is; somewhere, if it has none."""
+        return self.marks[np.minimum(self.mark + further, len(self.marks) - 1)]
+
+    def takes(self, value: Value, kind: pa.DataType | None) -> bool:
+        """Goes on behind a value, in messages that have one that is read here; returns whether there are any."""
+        if kind == pa.string() or (value.quoted if kind is None or pa.types.is_decimal(kind) else False):
+            return self._takes_text(value, kind)
+        return self._takes_scalar(value, kind)
+
+    def _takes_text(self, value: Value, kind: pa.DataType | None) -> bool:
+        quoted = self.block.data[self.at] == _QUOTE
+        if quoted.all():
+            starts, ends = self.at + 1, self.next_mark(1)
+            self.at, self.mark = ends + 1, self.mark + 2
+            kept = self.mark <= self.last
+        else:
+            null = _is_null(self.block, self.at)
+            ends = np.where(quoted, self.next_mark(1), self.at)
+            starts = self.at + quoted
+            self.at = np.where(quoted, ends + 1, self.at + len("null"))
+            self.mark = self.mark + 2 * quoted
+            kept = (self.mark <= self.last) & (quoted | null)
+            self.item.nulls[value.path] = ~quoted
+        if kind is not None and pa.types.is_decimal(kind) and kept.all():
+            kept = kept & (_matches(self.block.texts(starts, ends), _PLAIN_NUMBER) | ~quoted)
+        if kind is not None:
+            self.item.texts[value.path] = starts, ends
+        return self.keep(kept)
+
+    def _takes_scalar(self, value: Value, kind: pa.DataType | None) -> bool:
+        starts = self.at
+        ends = self.end - value.trail if value.is_last else self.next_mark() - value.trail
+        kept = (ends > starts) & (ends <= self.end)
+        if not kept.all():
+            if not self.keep(kept):
+                return False
+            starts, ends = starts[kept], ends[kept]
+        self.at = ends
+        kept, null = self._judged(value.path, kind, starts, ends)
+        if null is not None:
+            self.item.nulls[value.path] = null
+        if kind is not None:
+            self.item.texts[value.path] = starts, ends
+        return self.keep(kept)
+
+    def _judged(
+        self, path: Path, kind: pa.DataType | None, starts: np.ndarray, ends: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Which values are read here, of those without marks, and which are null; notes numbers."""
+        block = self.block
+        if kind is not None and pa.types.is_integer(kind):
+            numbers, good = _wholes(block, starts, ends)
+            if kind != pa.int64():
+                bounds = np.iinfo(kind.to_pandas_dtype())
+                good &= (numbers >= bounds.min) & (numbers <= bounds.max)
+            self.item.wholes[path] = numbers
+            if good.all():
+                return good, None
+        null = (ends - starts == len("null")) & _is_null(block, starts)
+        if kind is not None and pa.types.is_integer(kind):
+            return good | null, null
+        if kind is not None and pa.types.is_boolean(kind):
+            true = (ends - starts == len("true")) & (block.words[starts] & _FOUR_BYTES == _TRUE)
+            false = (ends - starts == len("false")) & (block.data[starts] == ord("f"))
+            false &= block.words[starts + 1] & _FOUR_BYTES == _FALSE
+            self.item.wholes[path] = true.astype(np.int64)
+            return true | false | null, null
+        if kind is not None and pa.types.is_struct(kind):
+            return null, null
+        pattern = _PLAIN_NUMBER if kind is not None else f"{_NUMBER}|{_LITERALS}"
+        return _matches(block.texts(starts, ends), pattern) | null, null
+
+    def ends(self, fixed: Fixed) -> bool:
+        """Return whether there are messages that end with some bytes; drops the others."""
+        return self.passes(fixed) and self.keep((self.at == self.end) & (self.mark == self.last))
+
+
+def _is_null(block: _Block, places: np.ndarray) -> np.ndarray:
+    return np.asarray(block.words[places] & _FOUR_BYTES == _NULL)
+
+
+def _matches(texts: pa.StringArray, pattern: str) -> np.ndarray:
+    return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False))
 
 
 class AlikeReader:
@@ -167,6 +288,8 @@ class AlikeReader:
                 return None
         rows = sum(len(item.rows) for item in found)
         found = _merged(found)
+        often = {item.layout: len(item.rows) for item in found}
+        self._layouts.sort(key=lambda layout: -often.get(layout, 0))  # the first one leaves few to the others
         places = None
         if rows < count:
             places = np.sort(np.concatenate([item.rows for item in found]))
@@ -213,7 +336,9 @@ class AlikeReader:
             return False
         for value in layout.values:
             kind = kinds.get(value.path)
-            if kind is not None and value.quoted and not (kind == pa.string() or pa.types.is_decimal(kind)):
+            if value.null or kind is None:
+                continue
+            if value.quoted != (kind == pa.string()) and not pa.types.is_decimal(kind):
                 return False
         return True
 
@@ -229,72 +354,17 @@ class AlikeReader:
         found: list[_Found],
     ) -> None:
         """Adds the open messages of a layout, which are open no longer."""
-        rows = np.flatnonzero((np.diff(first) == layout.marks) & open_[start : start + len(first) - 1])
+        rows = np.flatnonzero(open_[start : start + len(first) - 1])
         if not len(rows):
             return
-        begin, ends = first[rows], bounds[rows + 1]
-        behind = [bounds[rows]]
-        behind += [marks[begin + value.mark] if value.mark < layout.marks else ends for value in layout.values]
-        item = _Found(layout, rows + start, behind)
-        kept = behind[-1] + layout.tail == ends
-        wrong = np.zeros(len(rows), np.uint64)
-        runs = [*(value.run for value in layout.values), layout.run]
-        for places, run in zip(behind, runs, strict=True):
-            for distance, word, mask in run:
-                differs = block.words[places + distance]
-                differs ^= word
-                if mask is not None:
-                    differs &= mask
-                wrong |= differs
-        kept &= wrong == 0
-        for number, value in enumerate(layout.values):
-            if not value.quoted:
-                starts, stops = item.span(number)
-                kept &= stops > starts
-        item.keep(kept)
-        for number, value in enumerate(layout.values):
-            kind = self._kinds.get(value.path)
-            if len(item.rows) and not value.quoted:
-                item.keep(_judge(block, item, number, kind))
-            elif len(item.rows) and kind is not None and pa.types.is_decimal(kind):
-                item.keep(_matches(block.texts(*item.span(number)), _PLAIN_NUMBER))
-        if len(item.rows):
+        item = _Found(layout, rows + start)
+        walk = _Walk(block, item, marks, bounds[rows], first[rows], first[rows + 1], bounds[rows + 1])
+        for value in layout.values:
+            if not (walk.passes(value.before) and walk.takes(value, self._kinds.get(value.path))):
+                return
+        if walk.ends(layout.behind):
             open_[item.rows] = False
-            paths = ((number, value.path) for number, value in enumerate(layout.values))
-            item.texts = {path: item.span(number) for number, path in paths if path in self._kinds}
-            item.behind = []
             found.append(item)
-
-
-def _judge(block: _Block, item: _Found, number: int, kind: pa.DataType | None) -> np.ndarray:
-    """Which messages have a value that is read here, of those without quotation marks; notes numbers and nulls."""
-    path = item.layout.values[number].path
-    starts, ends = item.span(number)
-    if kind is not None and pa.types.is_integer(kind):
-        item.wholes[path], good = _wholes(block, starts, ends)
-        if kind != pa.int64():
-            bounds = np.iinfo(kind.to_pandas_dtype())
-            good &= (item.wholes[path] >= bounds.min) & (item.wholes[path] <= bounds.max)
-        if good.all():
-            return good
-    null = (ends - starts == 4) & (block.words[starts] & _FOUR_BYTES == _NULL)
-    item.nulls[path] = null
-    if kind is not None and pa.types.is_integer(kind):
-        return good | null
-    if kind is not None and pa.types.is_boolean(kind):
-        true = (ends - starts == 4) & (block.words[starts] & _FOUR_BYTES == _TRUE)
-        false = (ends - starts == 5) & (block.data[starts] == ord("f"))
-        false &= block.words[starts + 1] & _FOUR_BYTES == _FALSE
-        item.wholes[path] = true.astype(np.int64)
-        return true | false | null
-    if kind == pa.string() or (kind is not None and pa.types.is_struct(kind)):
-        return null
-    pattern = _PLAIN_NUMBER if kind is not None else f"{_NUMBER}|{_LITERALS}"
-    return _matches(block.texts(starts, ends), pattern) | null
-
-
-def _matches(texts: pa.StringArray, pattern: str) -> np.ndarray:
-    return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False))
 
 
 def _wholes(block: _Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -342,7 +412,7 @@ def _merged(found: list[_Found]) -> list[_Found]:
     for layout in dict.fromkeys(item.layout for item in found):
         items = [item for item in found if item.layout is layout]
         rows = np.concatenate([item.rows for item in items])
-        whole = _Found(layout, rows, [])
+        whole = _Found(layout, rows)
         for path in items[0].texts:
             starts, ends = zip(*(item.texts[path] for item in items), strict=True)
             whole.texts[path] = np.concatenate(starts), np.concatenate(ends)

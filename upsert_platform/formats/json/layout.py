@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import orjson
 
 Path = tuple[str, ...]
 """Names of fields, from the outermost object on."""
-Run = tuple[tuple[int, np.uint64, np.uint64 | None], ...]
-"""Bytes that stay the same, in words of eight: the distance of each from a place, the word, and a mask where there are
-fewer bytes."""
 MOST_MARKS: Final = 400
 MOST_FIXED: Final = 4_096
 """Bytes between two values."""
@@ -27,24 +24,49 @@ _TOKEN: Final = re.compile(rb'[\t\n\r ]+|"[^"\\]*"|[{}:,]|[-+.0-9A-Za-z]+')
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """Where a value stands.
+class Fixed:
+    """Bytes that stay the same, from the end of a value, or the begin of the message, on.
 
     Attributes:
-        quoted: it is what stands between two marks; else a number, ``true``, ``false`` or ``null``.
-        mark: number of the first mark behind it; that of all marks if there is none.
-        lead: bytes between the place behind the value before, or the begin of the message, and this one. The place
-            behind a value is its next mark, or the end of the message.
-        trail: bytes between it and the place behind it.
-        run: the bytes that stand before it, back to those of `Value.trail` of the value before, as words.
+        words: as words of eight bytes: the distance of each, the word, and a mask where it has fewer bytes.
+        length: how many.
+        marks: quotation marks among them.
+    """
+
+    words: tuple[tuple[int, np.uint64, np.uint64 | None], ...]
+    length: int
+    marks: int
+
+    @classmethod
+    def of(cls, text: bytes) -> Self:
+        """Some bytes."""
+        whole = range(0, len(text) - _WORD + 1, _WORD)
+        words = [(place, _word(text[place : place + _WORD]), None) for place in whole]
+        if 0 < len(text) < _WORD:
+            return cls(((0, _word(text), np.uint64((1 << 8 * len(text)) - 1)),), len(text), text.count(b'"'))
+        if len(text) % _WORD:
+            words.append((len(text) - _WORD, _word(text[-_WORD:]), None))
+        return cls(tuple(words), len(text), text.count(b'"'))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value of a message.
+
+    Attributes:
+        before: what stands between the value before and this one, its opening mark left out.
+        quoted: it stood between marks; else it was a number, ``true``, ``false`` or ``null``.
+        null: it was ``null``.
+        trail: bytes from its end to the next mark, or to the end of the message if there is none.
+        is_last: there is none.
     """
 
     path: Path
+    before: Fixed
     quoted: bool
-    mark: int
-    lead: int
+    null: bool
     trail: int
-    run: Run
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,17 +74,13 @@ class Layout:
     """A layout of messages.
 
     Attributes:
-        marks: how many quotation marks a message has.
         values: in their order.
-        tail: bytes from the place behind the last value to the end of the message.
-        run: these bytes, with those of the last value's `Value.trail` before.
+        behind: what follows the last one.
         objects: paths of the fields that are objects.
     """
 
-    marks: int
     values: tuple[Value, ...]
-    tail: int
-    run: Run
+    behind: Fixed
     objects: frozenset[Path]
 
 
@@ -74,24 +92,22 @@ def layout_of(message: bytes) -> Layout | None:
     except orjson.JSONDecodeError:
         return None
     walked = _walk(message)
-    count = message.count(b'"')
-    if walked is None or count > MOST_MARKS:
+    if walked is None or message.count(b'"') > MOST_MARKS:
         return None
     spans, objects = walked
     values: list[Value] = []
-    behind = trail = 0
-    for path, start, end in spans:
-        quoted = message[start - 1 : start] == b'"'
-        following = end if quoted else message.find(b'"', end)
-        following = following if following >= 0 else len(message)
-        run = _run(message[behind - trail : start], -trail)
-        mark = message.count(b'"', 0, following)
-        values.append(Value(path, quoted, mark, start - behind, following - end, run))
-        behind, trail = following, following - end
-    run = _run(message[behind - trail :], -trail)
-    if any(value.lead + value.trail > MOST_FIXED for value in values) or len(message) - behind > MOST_FIXED:
+    end = 0
+    for path, start, stop in spans:
+        quoted = message[start : start + 1] == b'"'
+        mark = message.find(b'"', stop)
+        trail = (mark if mark >= 0 else len(message)) - stop
+        null = message[start:stop] == b"null"
+        values.append(Value(path, Fixed.of(message[end:start]), quoted, null, trail, mark < 0))
+        end = stop
+    behind = Fixed.of(message[end:])
+    if any(value.before.length + value.trail > MOST_FIXED for value in values) or behind.length > MOST_FIXED:
         return None
-    return Layout(count, tuple(values), len(message) - behind, run, frozenset(objects))
+    return Layout(tuple(values), behind, frozenset(objects))
 
 
 def _walk(message: bytes) -> tuple[list[tuple[Path, int, int]], set[Path]] | None:
@@ -121,19 +137,10 @@ def _walk(message: bytes) -> tuple[list[tuple[Path, int, int]], set[Path]] | Non
             if path:
                 path.pop()
         elif not text.isspace() and text != b",":
-            values.append((tuple(path), token.start() + quoted, end - quoted))
+            values.append((tuple(path), token.start(), end))
             path.pop()
             named = False
     return (values, objects) if end == len(message) else None
-
-
-def _run(text: bytes, distance: int) -> Run:
-    places = [*range(0, len(text) - _WORD + 1, _WORD)]
-    if len(text) % _WORD and len(text) > _WORD:
-        places.append(len(text) - _WORD)
-    if 0 < len(text) < _WORD:
-        return ((distance, _word(text), np.uint64((1 << 8 * len(text)) - 1)),)
-    return tuple((distance + place, _word(text[place : place + _WORD]), None) for place in places)
 
 
 def _word(text: bytes) -> np.uint64:
