@@ -19,13 +19,16 @@ from pyarrow import json as arrow_json
 
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.formats.base import Columns
-from upsert_platform.formats.blocks import keep_rows
+from upsert_platform.formats.blocks import SMALLEST_BLOCK, keep_rows
 from upsert_platform.formats.columns import schema_of
+from upsert_platform.formats.json.alike import AlikeReader
 from upsert_platform.formats.json.columns import DoubtError, convert_column, wire_type
 from upsert_platform.formats.json.objects import JsonObjects, has_object_form
 from upsert_platform.formats.json.values import JsonManner
 from upsert_platform.formats.messages import Messages
 
+Read = tuple[pa.RecordBatch, np.ndarray | None]
+"""Rows, and the places of their messages, None standing for all."""
 _OPEN: Final = b"{"
 _CLOSE: Final = b"}"
 LONG_MESSAGE: Final = 900
@@ -43,7 +46,7 @@ def plan_bulk(columns: Columns, manner: JsonManner) -> JsonBulk | JsonObjects | 
         return None
     if manner.fail_on_missing and any(_holds_row(logical) for _, logical in columns):
         return None
-    return JsonBulk(columns, manner, pa.schema([pa.field(name, wire_type(logical)) for name, logical in columns]))
+    return JsonBulk(columns, manner, pa.schema([pa.field(name, wire_type(logical)) for name, logical in columns]), {})
 
 
 def _has_bulk_form(logical: LogicalType) -> bool:
@@ -71,11 +74,13 @@ class JsonBulk:
 
     Attributes:
         wire: Arrow types in which the columns are read; text for numbers and booleans that come in quotes.
+        alike: readers of messages that are written alike, by these types: they remember how.
     """
 
     columns: Columns
     manner: JsonManner
     wire: pa.Schema
+    alike: dict[pa.Schema, AlikeReader]
 
     def for_block(self, messages: Sequence[bytes]) -> JsonBulk:
         """The reader for a block: its first messages tell which values come in quotes (a wrong guess costs time)."""
@@ -83,11 +88,35 @@ class JsonBulk:
         wire = pa.schema(
             [pa.field(name, wire_type(logical, [tree.get(name) for tree in samples])) for name, logical in self.columns]
         )
-        return JsonBulk(self.columns, self.manner, wire)
+        return JsonBulk(self.columns, self.manner, wire, self.alike)
 
-    def read(self, messages: Sequence[bytes]) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+    def read(self, messages: Sequence[bytes]) -> Read | None:
         """Reads messages that are one JSON object each; see `upsert_platform.formats.blocks.ReadBulk`."""
         given = Messages.of(messages)
+        if self.wire not in self.alike:
+            self.alike[self.wire] = AlikeReader(self.wire)
+        alike = self.alike[self.wire].read(given)
+        found = None if alike is None else self._with_others(given, *alike)
+        return self._parsed(given) if found is None else found
+
+    def _with_others(self, given: Messages, arrays: list[pa.Array], places: np.ndarray | None) -> Read | None:
+        """Messages that are written alike, and the others, which are parsed; None where that gives no whole."""
+        read = self._convert(pa.table(arrays, schema=self.wire), places)
+        if read is None or places is None:
+            return read
+        rest = np.delete(np.arange(len(given)), places)
+        parsed = self._parsed(given.take(pa.array(rest)))
+        if parsed is None:
+            return read if len(rest) <= SMALLEST_BLOCK else None
+        batch, kept = parsed
+        others = rest if kept is None else rest[kept]
+        every = np.concatenate([places if read[1] is None else read[1], others])
+        order = np.argsort(every, kind="stable")
+        rows = pa.Table.from_batches([read[0], batch]).take(pa.array(order)).combine_chunks().to_batches()
+        return rows[0] if rows else read[0], every[order]
+
+    def _parsed(self, given: Messages) -> Read | None:
+        """Messages that Arrow parses, whatever they look like."""
         places = braced(given)
         if places is not None:
             if len(places) < len(given) // 2 or len(places) == 0:
@@ -109,7 +138,7 @@ class JsonBulk:
             return None
         return self._convert(table.combine_chunks(), places)
 
-    def _convert(self, table: pa.Table, places: np.ndarray | None) -> tuple[pa.RecordBatch, np.ndarray | None] | None:
+    def _convert(self, table: pa.Table, places: np.ndarray | None) -> Read | None:
         doubts: list[pa.Array] = []
         arrays: list[pa.Array] = []
         for (_, logical), column in zip(self.columns, table.columns, strict=True):
