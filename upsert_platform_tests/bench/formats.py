@@ -17,18 +17,31 @@ from typing import Any
 import fastavro
 import orjson
 import pyarrow as pa
+from pyarrow import json as arrow_json
 
 from upsert_platform.core.types import LogicalType, arrow_type, parse_type
 from upsert_platform.formats import build_decoder, build_encoder
 from upsert_platform.formats.avro.schema import derive_schema
 from upsert_platform.formats.base import Decoder, Encoder
+from upsert_platform.formats.json.columns import wire_type
 from upsert_platform_tests.bench.measure import row
+from upsert_platform_tests.bench.nexmark import json_events as nexmark_events
 
 ROWS = 100_000
 REPEATS = 3
 Columns = list[tuple[str, LogicalType]]
 SIMPLE = {"id": "BIGINT", "name": "STRING", "email": "STRING", "score": "DOUBLE", "updated": "BIGINT"}
 TYPED = {"id": "BIGINT", "name": "STRING", "price": "DECIMAL(12, 2)", "day": "DATE", "at": "TIMESTAMP(3)"}
+NESTED = {
+    "event_type": "INT",
+    "person": "ROW<id BIGINT, name STRING, emailAddress STRING, creditCard STRING, city STRING, state STRING,"
+    " `dateTime` TIMESTAMP(3), extra STRING>",
+    "auction": "ROW<id BIGINT, itemName STRING, description STRING, initialBid BIGINT, reserve BIGINT,"
+    " `dateTime` TIMESTAMP(3), expires TIMESTAMP(3), seller BIGINT, category BIGINT, extra STRING>",
+    "bid": "ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel STRING, url STRING, `dateTime` TIMESTAMP(3),"
+    " extra STRING>",
+}
+"""Nexmark's events."""
 _ORJSON = "orjson and pa.array by column"
 
 
@@ -71,6 +84,8 @@ def run(*, rows: int = ROWS) -> Iterator[dict[str, Any]]:
         batch, columns = batch_of(declared, rows), columns_of(declared)
         messages = _messages("json", columns, batch)
         yield _decode(f"json_decode_{shape}", "json", columns, messages, _by_orjson, _ORJSON, goal)
+    columns, messages = columns_of(NESTED), list(nexmark_events(rows, seed=1))
+    yield _decode("json_decode_nested", "json", columns, messages, _by_arrow, "pyarrow.json, times as text", "> 1")
     yield from _troubled(rows)
     batch, columns = batch_of(SIMPLE, rows), columns_of(SIMPLE)
     yield _encode("json_encode", "json", columns, batch, _to_orjson, "to_pylist and orjson.dumps", ">= 300 k rows/s")
@@ -119,6 +134,13 @@ def measure_decoder(
     theirs = seconds_of(lambda: peer(messages, columns))
     ours = seconds_of(lambda: decoder.decode(messages))
     return row(name, rows=len(messages), seconds=ours, ratio=theirs / ours, ratio_to=peer_name, goal=goal)
+
+
+def _by_arrow(messages: list[bytes], columns: Columns) -> pa.Table:
+    schema = pa.schema([(name, wire_type(kind)) for name, kind in columns])
+    options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+    read = arrow_json.ReadOptions(use_threads=False, block_size=1 << 30)
+    return arrow_json.read_json(pa.BufferReader(b"\n".join(messages)), read_options=read, parse_options=options)
 
 
 def _encode(
