@@ -192,3 +192,55 @@ def test_blocks_of_which_nothing_is_alike_are_soon_tried_no_more() -> None:
     for _ in range(200):
         assert reader.read(messages) is None
     assert looked < 10
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        ("DECIMAL(10, 2)", "3402823669209384634633746074317682114575"),
+        ("DECIMAL(10, 2)", "34028236692093846346337460743176821145.75"),
+        ("DECIMAL(10, 2)", "1.255"),
+        ("DECIMAL(38, 0)", "340282366920938463463374607431768211457"),
+        ("DECIMAL(38, 0)", "1" + 45 * "0"),
+        ("DECIMAL(38, 38)", "11"),
+        ("DECIMAL(38, 38)", "0." + 38 * "9"),
+        ("DECIMAL(38, 10)", "1234567890123456789012345678901"),
+        ("DECIMAL(38, 10)", "1E30"),
+        ("DECIMAL(38, 10)", "1234567890123456789012345678.0123456789"),
+        ("DECIMAL(20, 20)", "0.5"),
+        ("DOUBLE", "-0"),
+        ("DOUBLE", "-0.0"),
+        ("FLOAT", "340282356779733661637539395458142568447"),
+    ],
+)
+def test_numbers_at_the_ends_of_types(kind: str, number: str, *, quoted: bool) -> None:
+    value = f'"{number}"' if quoted else number
+    for columns, message in (
+        (f"v {kind}", f'{{"v":{value}}}'),
+        (f"r ROW<v {kind}>, d DECIMAL(5, 1)", f'{{"r":{{"v":{value}}}}}'),
+    ):
+        for options in ({}, {"json.decode.json-parser.enabled": "false"}):
+            for messages in ([message] * 64, ['{"v":0.5,"r":{"v":0.25}}', *[message] * 3, *['{"v":1}'] * 70]):
+                given = [text.encode() for text in messages]
+                decoder, judge = (build_decoder("json", columns_of(columns), options) for _ in range(2))
+                judge._bulk = None  # type: ignore[attr-defined]
+                found, wanted = decoder.decode(given), judge.decode(given)
+                assert found.errors == wanted.errors
+                assert list(map(repr, found.rows.to_pylist())) == list(map(repr, wanted.rows.to_pylist()))
+
+
+def test_the_largest_float_below_the_middle_to_the_next_one() -> None:
+    decoder = build_decoder("json", columns_of("v FLOAT"), {})
+    found = decoder.decode([b'{"v":340282356779733661637539395458142568447}']).rows.to_pylist()
+    assert found == [{"v": 3.4028234663852886e38}]  # 2^128 - 2^104
+
+
+def test_blocks_of_empty_messages() -> None:
+    _same([b""] * 64, {})
+    _same([*[b'{"i":1}'] * 49_152, *[b""] * 100], {})
+
+
+def test_long_messages_have_no_layout() -> None:
+    assert layout_of(b'{"a":"' + b"x" * 70_000 + b'"}') is None
+    assert layout_of(b"{" + b",".join(b'"%d":1' % number for number in range(300)) + b"}") is None

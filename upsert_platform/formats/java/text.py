@@ -83,17 +83,21 @@ def _nearest_float(text: str, wide: float) -> float:
     if wide != wide or abs(wide) == float("inf") or "x" in text.lower():
         return first
     if abs(first) == float("inf"):
-        if abs(WIDE.create_decimal(text)) >= _FLOAT_END:
+        if WIDE.create_decimal(text).copy_abs() >= _FLOAT_END:  # abs() would round to 28 digits
             return first
         first = _FLOAT_MAX if wide > 0 else -_FLOAT_MAX
     bits = struct.unpack("<i", struct.pack("<f", abs(first)))[0]
-    exact = abs(WIDE.create_decimal(text))
+    exact = WIDE.create_decimal(text).copy_abs()
     best = min(
         (bits + step for step in (-1, 0, 1) if 0 <= bits + step < 0x7F800000),
-        key=lambda one: (abs(Decimal(struct.unpack("<f", struct.pack("<i", one))[0]) - exact), one & 1),
+        key=lambda one: (_distance(Decimal(struct.unpack("<f", struct.pack("<i", one))[0]), exact), one & 1),
     )
     magnitude: float = struct.unpack("<f", struct.pack("<i", best))[0]
     return -magnitude if text.startswith("-") else magnitude
+
+
+def _distance(one: Decimal, other: Decimal) -> Decimal:
+    return WIDE.subtract(one, other).copy_abs()
 
 
 def _hexadecimal(text: str) -> float:

@@ -55,8 +55,11 @@ class AlikeReader:
         if self._misses >= _PATIENCE:
             self._misses = (self._misses + 1) % _PAUSE
             return None
+        block = Block.of(messages)
+        if block is None:
+            return None
         try:
-            found = self._found(messages)
+            found = self._found(messages, block)
         except pa.ArrowInvalid:  # a decimal with too many digits
             found = None
         if found is None:
@@ -66,10 +69,7 @@ class AlikeReader:
         self._misses = 0
         return found
 
-    def _found(self, messages: Messages) -> tuple[list[pa.Array], np.ndarray | None] | None:
-        block = Block.of(messages)
-        if block is None:
-            return None
+    def _found(self, messages: Messages, block: Block) -> tuple[list[pa.Array], np.ndarray | None] | None:
         count = len(messages)
         open_, found = np.ones(count, bool), list[Found]()
         for start in range(0, count, _AT_ONCE):
@@ -98,7 +98,7 @@ class AlikeReader:
         bounds = block.bounds[start : stop + 1]
         data = block.data[bounds[0] : bounds[-1]]
         odd = data == _BACKSLASH
-        if data.min() < _SPACE:
+        if data.min(initial=_SPACE) < _SPACE:
             odd |= data < _SPACE
         if odd.any():
             open_[start + np.searchsorted(bounds, np.flatnonzero(odd) + bounds[0], side="right") - 1] = False
@@ -112,7 +112,7 @@ class AlikeReader:
             if len(left) * _LEAST_SHARE < stop - start or not len(left) or len(self._layouts) >= _MOST_LAYOUTS:
                 break
             row, before = int(left[0]), len(found)
-            new = layout_of(messages[start + row])
+            new = layout_of(messages.array[start + row].as_py())
             if new is not None and self._fits(new):
                 self._take(new, block, bounds, marks, first, start, open_, found)
                 if len(found) > before and len(found[-1].rows) * _LEAST_SHARE >= stop - start:

@@ -33,6 +33,8 @@ _OPEN: Final = b"{"
 _CLOSE: Final = b"}"
 LONG_MESSAGE: Final = 900
 _SAMPLES: Final = 4
+_DIGITS: Final = 38
+"""Of a decimal, at most."""
 _LONG_NUMBER = re.compile(rb"[0-9.]{999}")
 
 
@@ -123,7 +125,7 @@ class JsonBulk:
                 return None
             given = given.take(pa.array(places))
         blob = given.joined(b"\n")
-        if not _is_safe(blob, given):
+        if not _is_safe(blob, given) or self._may_overflow(given):
             return None
         try:
             table = arrow_json.read_json(
@@ -137,6 +139,15 @@ class JsonBulk:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return None
         return self._convert(table.combine_chunks(), places)
+
+    def _may_overflow(self, given: Messages) -> bool:
+        """Return whether a decimal may have more digits than Arrow counts: it scales them in 128 bits, untold."""
+        decimals = [part for _, kind in self.columns for part in kind.parts() if part.name is TypeName.DECIMAL]
+        scales = [part.scale or 0 for part in decimals if (part.precision or 0) + (part.scale or 0) > _DIGITS]
+        if not scales:
+            return False
+        pattern = rf"[0-9]{{{_DIGITS + 1 - max(scales)}}}|[0-9][eE][+]?[0-9]"
+        return bool(pc.any(pc.match_substring_regex(given.array.view(pa.string()), pattern)).as_py())
 
     def _convert(self, table: pa.Table, places: np.ndarray | None) -> Read | None:
         doubts: list[pa.Array] = []

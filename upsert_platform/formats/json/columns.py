@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -63,9 +64,13 @@ def convert_column(array: pa.Array, logical: LogicalType, *, standard: str) -> t
     if logical.name in _TEXTUAL or array.type != arrow_type(logical):
         return convert_text(array, logical, pattern_of(logical, standard))
     if logical.name in (TypeName.FLOAT, TypeName.DOUBLE):
-        finite = pc.is_finite(array)
-        if pc.all(finite, min_count=0).as_py() is False:
-            return array, pc.fill_null(pc.invert(finite), False)
+        plain = pc.is_finite(array)
+        zeros = pc.equal(array, 0)
+        if pc.any(zeros).as_py():  # readers of trees do not know a negative one
+            signed = pa.array(np.signbit(array.fill_null(1).to_numpy(zero_copy_only=False)))
+            plain = pc.and_not(plain, pc.and_(zeros, signed))
+        if pc.all(plain, min_count=0).as_py() is False:
+            return array, pc.fill_null(pc.invert(plain), False)
     return array, None
 
 

@@ -19,6 +19,7 @@ Path = tuple[str, ...]
 MOST_MARKS: Final = 400
 MOST_FIXED: Final = 4_096
 """Bytes between two values."""
+_LONGEST: Final = 1 << 16
 _WORD: Final = 8
 _TOKEN: Final = re.compile(rb'[\t\n\r ]+|"[^"\\]*"|[{}:,]|[-+.0-9A-Za-z]+')
 
@@ -86,13 +87,15 @@ class Layout:
 
 def layout_of(message: bytes) -> Layout | None:
     """The layout of a message; None if it has none, or is no JSON object."""
+    if len(message) > _LONGEST or message.count(b'"') > MOST_MARKS or b"\\" in message:
+        return None
     try:
         if type(orjson.loads(message)) is not dict:
             return None
     except orjson.JSONDecodeError:
         return None
     walked = _walk(message)
-    if walked is None or message.count(b'"') > MOST_MARKS:
+    if walked is None:
         return None
     spans, objects = walked
     values: list[Value] = []

@@ -120,11 +120,15 @@ class Walk:
             self.mark = self.mark + 2 * quoted
             kept = (self.mark <= self.last) & (quoted | null)
             self.item.nulls[value.path] = ~quoted
-        if kind is not None and pa.types.is_decimal(kind) and kept.all():
-            kept = kept & self._numbers(value.path, kind, starts, ends, ~quoted)
+        if not kept.all():
+            starts, ends, quoted = starts[kept], ends[kept], quoted[kept]
+            if not self.keep(kept):
+                return False
         if kind is not None:
             self.item.texts[value.path] = starts, ends
-        return self.keep(kept)
+            if pa.types.is_decimal(kind):
+                return self.keep(self._numbers(value.path, kind, starts, ends, ~quoted))
+        return True
 
     def _takes_scalar(self, value: Value, kind: pa.DataType | None) -> bool:
         starts = self.at
@@ -177,20 +181,27 @@ class Walk:
         if kind != pa.float32():
             digits, fractions, good = points(self.block, starts, ends)
             if pa.types.is_decimal(kind):
-                good &= (fractions <= kind.scale) & (np.abs(digits) < 10 ** min(kind.precision, 18))
-                good &= kind.scale <= MOST_DIGITS
                 digits, over = _scaled(digits, kind.scale - fractions)
-                good &= ~over & (np.abs(digits) < 10 ** min(kind.precision, 18))
+                good &= ~over & (fractions <= kind.scale) & (np.abs(digits) < 10 ** min(kind.precision, MOST_DIGITS))
             else:
                 good &= np.abs(digits) < _EXACT
             if (good | null).all():
                 self.item.wholes[path], self.item.fractions[path] = np.where(null, 0, digits), fractions
                 return good | null
-        return _matches(self.block.texts(starts, ends), _PLAIN_NUMBER) | null
+        return _matches(self.block.texts(starts, ends), _pattern_of(kind)) | null
 
     def ends(self, fixed: Fixed) -> bool:
         """Return whether there are messages that end with some bytes; drops the others."""
         return self.passes(fixed) and self.keep((self.at == self.end) & (self.mark == self.last))
+
+
+def _pattern_of(kind: pa.DataType) -> str:
+    """Numbers that fit a decimal as they are, since Arrow does not tell of all that do not; or floating point ones."""
+    if not pa.types.is_decimal(kind):
+        return _PLAIN_NUMBER
+    whole = kind.precision - kind.scale
+    fraction = rf"(?:\.[0-9]{{1,{kind.scale}}})?" if kind.scale else ""
+    return rf"^-?(?:0{rf'|[1-9][0-9]{{0,{whole - 1}}}' if whole else ''}){fraction}$"
 
 
 def _scaled(digits: np.ndarray, zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
