@@ -44,10 +44,12 @@ def _decimal(precision: int, scale: int) -> LogicalType:
 
 
 def _to_whole(node: exp.Expr, reading: Reading) -> Native | None:
-    """CEIL and FLOOR of a DECIMAL, which has one digit more before the point then."""
+    """CEIL and FLOOR of a DECIMAL, which has one digit more before the point then if it has a scale."""
     found = reading.typed(node.this)
     if found is None or found[1].name is not TypeName.DECIMAL or not has_only(node, "this"):
         return None
+    if not found[1].scale:
+        return found[0]
     whole = (found[1].precision or 0) - (found[1].scale or 0) + 1
     how = "ceil" if isinstance(node, exp.Ceil) else "floor"
     return ("round", found[0], how, 0, _decimal(whole, 0)) if whole <= MOST_DIGITS else None

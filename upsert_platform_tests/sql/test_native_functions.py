@@ -39,6 +39,7 @@ ROUNDED = [
     *(f"ROUND({name}, {digits})" for name in ("t", "s", "i", "b") for digits in (0, 2, -1, -2, -5, -10)),
     "ROUND(b, -18)", "ROUND(b, -19)", "ROUND(b, -20)", "ROUND(b, -25)", "ROUND(d10 / 7, 2)", "ROUND(d10 * 0.19, 2)",
     *(f"{name}({number})" for name in ("CEIL", "FLOOR") for number in ("d10", "d24", "d38", "small", "d5", "f", "r")),
+    "FLOOR(CEIL(d10))", "CEIL(d0)",
     "TRUNCATE(d10, 1)", "TRUNCATE(d10)", "TRUNCATE(d10, -2)", "TRUNCATE(d10, -9)", "TRUNCATE(d24, 2)",
     "TRUNCATE(d18, 2)", "TRUNCATE(i, -1)", "TRUNCATE(b, -3)", "TRUNCATE(t, -1)", "TRUNCATE(i, 3)", "TRUNCATE(d5, 2)",
 ]  # fmt: skip
