@@ -1,6 +1,7 @@
 """Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, conditions and CASE; numbers
-(`native_numbers`), dates and times (`native_times`), texts (`native_texts`), functions of a project (`native_calls`),
-and those of the clock, whose time the driver writes into the form of a batch (`core.plan.clock`).
+(`native_numbers`, `native_quotients`, `native_rounding`, `native_extremes`), dates and times (`native_times`,
+`native_calendar`), texts (`native_texts`, `native_letters`), functions of a project (`native_calls`), and those of the
+clock, whose time the driver writes into the form of a batch (`core.plan.clock`).
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.

@@ -1,7 +1,7 @@
 """Types of native forms, and the reading of their parts.
 
 A form is a tuple: an operator, the forms that it takes, and what else it needs. What a new operator gives stands here;
-how it is computed, in `engine.number_values`, `engine.time_values` and `engine.text_values`.
+how it is computed, in the modules `engine.*_values`.
 """
 
 from __future__ import annotations
