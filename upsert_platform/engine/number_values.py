@@ -71,6 +71,21 @@ def _one_of(values: Any, *literals: Any) -> Any:
     return pc.if_else(pc.is_valid(values), found, pa.scalar(None, pa.bool_())) if values.null_count else found
 
 
+def _first_of(values: tuple[Any, ...], operator: str) -> Any:
+    """The first value that no other one exceeds, as an operator compares them; nulls do not count."""
+    found = values[0]
+    for value in values[1:]:
+        beyond = pc.fill_null(_compared(value, found, operator), False)
+        found = pc.if_else(pc.or_(beyond, pc.is_null(found)), value, found)
+    return found
+
+
+def _compared(left: Any, right: Any, operator: str) -> Any:
+    if pa.types.is_floating(left.type):
+        return _doubles(left, right, operator)
+    return pc.greater(left, right) if operator == ">" else pc.less(left, right)
+
+
 FORMS: Final[Mapping[str, Callable[..., Any]]] = {
     "div": _divided,
     "%": _rest,
@@ -80,5 +95,7 @@ FORMS: Final[Mapping[str, Callable[..., Any]]] = {
     "of doubles": _doubles,
     "whole": lambda values, kind: values.cast(arrow_type(kind), safe=False),
     "in": _one_of,
+    "greatest": lambda *values: _first_of(values, ">"),
+    "least": lambda *values: _first_of(values, "<"),
 }
 """Operators of forms: what they take, then what else stands in the form."""

@@ -16,9 +16,13 @@ import pyarrow.compute as pc
 from upsert_platform.core.internal_columns import internal
 from upsert_platform.core.plan import Expand, Expression, Field, Native, Unnest, Watermark, Window, expression_at
 from upsert_platform.core.types import arrow_type
+from upsert_platform.engine.calendar_values import FORMS as CALENDAR
 from upsert_platform.engine.decimal_values import FORMS as DECIMALS
+from upsert_platform.engine.letter_values import FORMS as LETTERS
 from upsert_platform.engine.number_values import FORMS as NUMBERS
 from upsert_platform.engine.panes import rows_of_panes
+from upsert_platform.engine.quotient_values import FORMS as QUOTIENTS
+from upsert_platform.engine.rounded_values import FORMS as ROUNDED
 from upsert_platform.engine.text_values import FORMS as TEXTS
 from upsert_platform.engine.time_values import FORMS as TIMES
 from upsert_platform.engine.unnest import unnested
@@ -30,10 +34,22 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
-_FORMS: Final[Mapping[str, Callable[..., Any]]] = {**NUMBERS, **DECIMALS, **TIMES, **TEXTS}
-_TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join"})
+_FORMS: Final[Mapping[str, Callable[..., Any]]] = {
+    **NUMBERS,
+    **DECIMALS,
+    **TIMES,
+    **TEXTS,
+    **LETTERS,
+    **QUOTIENTS,
+    **ROUNDED,
+    **CALENDAR,
+}
+_TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join", "quotient of doubles"})
 """Operators that take literals as they are, beside columns."""
-_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "call"})
+_COSTLY: Final = frozenset(
+    {"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "call"}
+    | {"words", "pad", "quotient", "rest of decimals", "round", "months later"}
+)
 
 
 @dataclass(frozen=True, slots=True)

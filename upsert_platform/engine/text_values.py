@@ -10,20 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def with_case(texts: Any, *, upper: bool) -> Any:
-    """Return the texts in lower or upper case. Python changes each distinct text that is not ASCII."""
-    found = pc.ascii_upper(texts) if upper else pc.ascii_lower(texts)
-    others = pc.fill_null(pc.invert(pc.string_is_ascii(texts)), False)
-    if not pc.any(others).as_py():
-        return found
-    change: Callable[[str], str] = str.upper if upper else str.lower
-    coded = pc.dictionary_encode(texts.filter(others).combine_chunks())
-    changed = pa.array([change(text) for text in coded.dictionary.to_pylist()], pa.string())
-    return pc.replace_with_mask(
-        found.combine_chunks(), others.combine_chunks(), changed.take(coded.indices).cast(found.type)
-    )
-
-
 def part_of(lists: Any, index: int) -> Any:
     """The element of each list at an index from 0; null where it has none."""
     found = []
@@ -82,8 +68,6 @@ def _joined_present(separators: Any, *texts: Any) -> Any:
 
 
 FORMS: Final[Mapping[str, Callable[..., Any]]] = {
-    "lower": lambda texts: with_case(texts, upper=False),
-    "upper": lambda texts: with_case(texts, upper=True),
     "split": lambda texts, separator: pc.split_pattern(texts, pattern=separator),
     "part": part_of,
     "like": lambda texts, pattern: pc.match_substring_regex(texts, pattern=pattern),

@@ -1,6 +1,7 @@
 """Spark SQL that Arrow evaluates alike: columns, fields of rows, literals, conditions and CASE; numbers
-(`native_numbers`), dates and times (`native_times`), texts (`native_texts`), functions of a project (`native_calls`),
-and those of the clock, whose time the driver writes into the form of a batch (`core.plan.clock`).
+(`native_numbers`, `native_quotients`, `native_rounding`, `native_extremes`), dates and times (`native_times`,
+`native_calendar`), texts (`native_texts`, `native_letters`), functions of a project (`native_calls`), and those of the
+clock, whose time the driver writes into the form of a batch (`core.plan.clock`).
 
 It reads the text that `expressions.render` made, in which casts and other differences between Flink and Spark are
 written out: what is left of these few forms means the same in Spark and in Arrow. Anything else has no native form.
@@ -21,10 +22,15 @@ from sqlglot.errors import SqlglotError
 from upsert_platform.core.plan import Native, clock
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql import (
+    native_calendar,
     native_calls,
     native_casts,
     native_comparisons,
+    native_extremes,
+    native_letters,
     native_numbers,
+    native_quotients,
+    native_rounding,
     native_texts,
     native_times,
 )
@@ -35,6 +41,7 @@ from upsert_platform.sql.rendered import BOOLEAN, STRING
 
 __all__ = ["native_condition", "native_form", "type_of"]
 
+_PATTERN: Final = re.compile(r", '([^']+)'\)\Z")
 _ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'])*")
 """Texts whose escapes, of a backslash or a quote, every parser reads alike."""
 
@@ -52,12 +59,24 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
         parsed = sqlglot.parse_one(text, dialect="spark")
     except SqlglotError:
         return None
-    formats = Counter(item.sql(dialect="spark") for item in parsed.find_all(exp.TimeToStr))
-    if any(text.count(written) < times for written, times in formats.items()):
-        return None  # a pattern of which the parser made another, which may stand beside it
+    if not _has_its_patterns(parsed, text):
+        return None
     if "TRY_CAST" in text.upper():  # the parser takes both for one, and numbers that do not fit are null there
         return None
     return _native(parsed, columns)
+
+
+def _has_its_patterns(parsed: exp.Expr, text: str) -> bool:
+    """Return whether every pattern of DATE_FORMAT is in a text: of some the parser makes others.
+
+    A text that is none may be like one that the parser made.
+    """
+    written = [_PATTERN.search(item.sql(dialect="spark")) for item in parsed.find_all(exp.TimeToStr)]
+    patterns = Counter(found[1] if found is not None else "" for found in written)
+    if not patterns:
+        return True
+    others = Counter(item.name for item in parsed.find_all(exp.Literal) if item.is_string)
+    return all(text.count(f"'{pattern}'") >= times + others[pattern] for pattern, times in patterns.items())
 
 
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
@@ -145,7 +164,12 @@ _FORMS: Final[Mapping[type[exp.Expr], Form]] = {
     **native_casts.FORMS,
     **native_comparisons.FORMS,
     **native_numbers.FORMS,
+    **native_quotients.FORMS,
+    **native_rounding.FORMS,
+    **native_extremes.FORMS,
     **native_times.FORMS,
+    **native_calendar.FORMS,
     **native_texts.FORMS,
+    **native_letters.FORMS,
     exp.Add: _sum,
 }

@@ -10,7 +10,6 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql import native_texts
 from upsert_platform.sql.native_types import Form, Reading, has_only
 from upsert_platform.sql.numbers import MOST_DIGITS
 from upsert_platform.sql.rendered import INTEGERS, STRINGS, TIMESTAMPS
@@ -26,12 +25,7 @@ _MOMENT: Final = LogicalType(TypeName.TIMESTAMP, precision=6)
 
 
 def _comparison(node: exp.Expr, reading: Reading) -> Native | None:
-    operator = _OPERATORS[type(node)]
-    if operator in ("=", "<>"):
-        of_case = native_texts.of_case(node, reading)
-        if of_case is not None:
-            return (operator, *of_case)
-    return compared(operator, node.this, node.expression, reading)
+    return compared(_OPERATORS[type(node)], node.this, node.expression, reading)
 
 
 def compared(operator: str, left: exp.Expr, right: exp.Expr, reading: Reading) -> Native | None:

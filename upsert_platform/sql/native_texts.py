@@ -1,5 +1,5 @@
 """Functions of texts that Arrow evaluates as Spark does: parts between separators, groups of patterns that both read
-alike, LOWER and UPPER beside a literal, and what joins, cuts, measures and searches texts.
+alike, and what joins, cuts, measures and searches texts.
 """
 
 from __future__ import annotations
@@ -150,16 +150,6 @@ def _starts(node: exp.Expr, reading: Reading) -> Native | None:
     return (name, text, wanted) if text is not None and wanted is not None else None
 
 
-def _upper(node: exp.Expr, reading: Reading) -> Native | None:
-    """UPPER of the text of a truth value, which `casts.to_text` writes."""
-    inner = node.this.this if isinstance(node.this, exp.Cast) and node.this.to.is_type("text") else None
-    truth = reading.truth(inner)
-    if truth is None:
-        return None
-    found = [("literal", text, STRING) for text in ("TRUE", "FALSE", None)]
-    return ("case", truth, found[0], ("not", truth), found[1], found[2])
-
-
 def _to_text(node: exp.Expr, _to: LogicalType, reading: Reading) -> Native | None:
     """CAST to STRING of whole numbers, truth values, and decimals whose scale writes no exponent."""
     found = reading.typed(node)
@@ -170,20 +160,6 @@ def _to_text(node: exp.Expr, _to: LogicalType, reading: Reading) -> Native | Non
         return inner
     plain = kind.name is TypeName.DECIMAL and (kind.scale or 0) <= _PLAIN_SCALE
     return ("text", inner) if plain or kind.name in (*INTEGERS, TypeName.BOOLEAN) else None
-
-
-def of_case(node: exp.Expr, reading: Reading) -> tuple[Native, Native] | None:
-    """The sides of a comparison for equality of LOWER or UPPER of a text with a literal of ASCII.
-
-    Spark knows letters of a newer Unicode than Python does, but which texts become one of ASCII has long been the same.
-    """
-    for side, other in ((node.this, node.expression), (node.expression, node.this)):
-        if isinstance(side, (exp.Lower, exp.Upper)) and isinstance(other, exp.Literal) and other.is_string:
-            value = reading.text(side.this)
-            if value is None or not other.name.isascii():
-                return None
-            return ("upper" if isinstance(side, exp.Upper) else "lower", value), ("literal", other.name, STRING)
-    return None
 
 
 def text_of_any(node: exp.Or) -> exp.Expr | None:
@@ -262,6 +238,5 @@ FORMS: Final[Mapping[type[exp.Expr], Form]] = {
     exp.Escape: _like,
     exp.StartsWith: _starts,
     exp.EndsWith: _starts,
-    exp.Upper: _upper,
 }
 FUNCTIONS: Final[Mapping[str, Form]] = {"GET": _part}

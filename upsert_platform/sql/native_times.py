@@ -83,11 +83,14 @@ def _most(native: Native, reading: Reading) -> int:
 
 
 def _is_guarded(node: exp.Expr) -> bool:
-    """Return whether a number is looked at where it lies in the years 0 to 9999, as TO_TIMESTAMP_LTZ writes it."""
+    """Return whether a number is looked at where it is a moment's, as TO_TIMESTAMP_LTZ and FROM_UNIXTIME write it."""
     branch, product = node.parent, node.expressions[0]
     if not isinstance(branch, exp.If) or branch.args.get("true") is not node or not isinstance(product, exp.Mul):
         return False
     within, times = branch.this, whole_literal(product.expression)
+    if isinstance(within, exp.LT) and isinstance(within.this, exp.Abs):
+        most = _long(within.expression)
+        return within.this.this == product and most is not None and most <= _MOST_MILLIS
     if not isinstance(within, exp.Between) or within.this != product.this or times not in (1, 1000):
         return False
     ends = [_long(within.args[name]) for name in ("low", "high")]

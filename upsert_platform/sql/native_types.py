@@ -1,7 +1,7 @@
 """Types of native forms, and the reading of their parts.
 
 A form is a tuple: an operator, the forms that it takes, and what else it needs. What a new operator gives stands here;
-how it is computed, in `engine.number_values`, `engine.time_values` and `engine.text_values`.
+how it is computed, in the modules `engine.*_values`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,29 @@ from sqlglot import exp
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.numbers import arithmetic_type
-from upsert_platform.sql.rendered import BIGINT, BOOLEAN, DATE, INT, INTEGERS, STRING, STRINGS
+from upsert_platform.sql.rendered import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTEGERS, STRING, STRINGS
 
 _FIXED: Final[Mapping[str, LogicalType]] = {
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "of doubles"), BOOLEAN),
     **dict.fromkeys(("and", "or", "not", "is null", "is true", "in", "like", "starts", "ends", "contains"), BOOLEAN),
     **dict.fromkeys(("date format", "part", "group"), STRING),
     **dict.fromkeys(("join", "join present", "text", "slice", "trim", "replace"), STRING),
+    **dict.fromkeys(("lower", "upper", "words", "reverse", "pad"), STRING),
     **dict.fromkeys(("length", "position", "date part"), INT),
     **dict.fromkeys(("div", "whole part", "micros", "millis"), BIGINT),
     **dict.fromkeys(("day", "date"), DATE),
+    **dict.fromkeys(("quotient of doubles", "root", "sign", "ceil", "floor"), DOUBLE),
 }
 """Operators that always give the same type."""
 _DECLARED: Final = frozenset(
     {"literal", "clock", "whole", "decimal", "fit", "real", "moment", "zone", "midnight", "call"}
+    | {"quotient", "rest of decimals", "round"}
 )
 """Operators whose last operand is the type that they give."""
-_OF_FIRST: Final = frozenset({"coalesce", "negative", "size", "shift"})
+_OF_FIRST: Final = frozenset(
+    {"coalesce", "negative", "size", "shift", "greatest", "least"}
+    | {"months later", "days later", "first day", "units later"}
+)
 
 
 def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:

@@ -568,9 +568,9 @@ def test_workers_give_the_same(tmp_path: Path, spark: SparkSession, monkeypatch:
         return []
 
     monkeypatch.setattr(LocalRunner, "run", refuse)
-    sql = WINDOWS["tumble"][0].replace(f"SELECT {EDGES}, page", f"SELECT {EDGES}, LOWER(UPPER(page))")
+    sql = WINDOWS["tumble"][0].replace(f"SELECT {EDGES}, page", f"SELECT {EDGES}, LOWER(REPEAT(UPPER(page), 1))")
     assert sql.count("page") == 2
-    sql = sql.replace(f"GROUP BY {EDGES}, page", f"GROUP BY {EDGES}, UPPER(page)")
+    sql = sql.replace(f"GROUP BY {EDGES}, page", f"GROUP BY {EDGES}, REPEAT(UPPER(page), 1)")
     world, model = World(tmp_path, random.Random(14)), Model("tumble", 3, 3)
     kept = Kept(world, planned(sql), runner=SparkRunner(lambda: prepared(spark)))  # type: ignore[arg-type]
     for turn in (0, 4, 9):

@@ -213,7 +213,7 @@ def test_windows_are_groups_of_event_time(window: str, tmp_path: Path) -> None:
 
 
 def test_changes_are_counted_where_an_expression_needs_spark(spark: SparkSession, tmp_path: Path) -> None:
-    sql = "SELECT UPPER(region) AS r, COUNT(*) AS n FROM users GROUP BY UPPER(region)"
+    sql = "SELECT REPEAT(UPPER(region), 1) AS r, COUNT(*) AS n FROM users GROUP BY REPEAT(UPPER(region), 1)"
     world = World(tmp_path, random.Random(8))
     kept = Kept(world, plan_query(sql), runner=LocalRunner(lambda: prepared(spark)))
     assert any(stage.needs_spark for stage in kept.store.stages())

@@ -25,7 +25,8 @@ STATEMENTS = {
     "a join": "SELECT o.oid, u.region FROM orders o LEFT JOIN users u ON o.uid = u.id",
     "first rows": "SELECT oid, uid, amount FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY uid ORDER BY amount DESC"
     " NULLS LAST, oid) AS rn FROM orders) AS t WHERE rn <= 2",
-    "steps of Spark": "SELECT UPPER(kind) AS k, uid, COUNT(*) AS n FROM orders GROUP BY UPPER(kind), uid",
+    "steps of Spark": "SELECT REPEAT(UPPER(kind), 1) AS k, uid, COUNT(*) AS n FROM orders"
+    " GROUP BY REPEAT(UPPER(kind), 1), uid",
 }
 
 

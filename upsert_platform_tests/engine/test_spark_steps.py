@@ -14,21 +14,22 @@ from upsert_platform_tests.engine.world import Kept, World, plan_query, same_row
 
 WINDOW = "FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
 BUCKETS = "FROM (SELECT *, time_bucket(INTERVAL 10 MINUTE, ts) AS window_start FROM orders WHERE ts IS NOT NULL) t"
-NEXT_MONTH, MINUTES = "TIMESTAMPADD(MONTH, 1, ts)", "TIMESTAMPDIFF(MINUTE, TIMESTAMP '2024-05-01 00:00:00', ts)"
+NEXT_MONTH, MINUTES = "TIMESTAMPADD(MONTH, uid % 3, ts)", "TIMESTAMPDIFF(MINUTE, TIMESTAMP '2024-05-01 00:00:00', ts)"
 IN_DUCKDB = {
     WINDOW: BUCKETS,
-    NEXT_MONTH: "ts + INTERVAL 1 MONTH",
+    NEXT_MONTH: "ts + TO_MONTHS(CAST(uid % 3 AS INT))",
     MINUTES: "DATE_DIFF('minute', TIMESTAMP '2024-05-01 00:00:00', ts)",
 }
+PAGE, KIND, SMALL = "REPEAT(UPPER(page), 1)", "REPEAT(UPPER(kind), 1)", "REPEAT(LOWER(kind), 1)"
 STATEMENTS = {
-    "rows that are only added": "SELECT UPPER(page) AS p, COUNT(*) AS n FROM views GROUP BY UPPER(page)",
-    "upserts": "SELECT UPPER(kind) AS k, uid, COUNT(*) AS n, SUM(amount) AS s FROM orders WHERE UPPER(kind) <> 'B'"
-    " GROUP BY UPPER(kind), uid",
-    "groupings": "SELECT UPPER(kind) AS k, GROUPING(UPPER(kind)) AS g, COUNT(*) AS n FROM orders GROUP BY CUBE"
-    " (UPPER(kind)) HAVING COUNT(*) > 0",
-    "windows": f"SELECT window_start, LOWER(kind) AS k, COUNT(*) AS n {WINDOW} GROUP BY window_start, LOWER(kind)",
-    "a join": "SELECT o.oid, UPPER(u.region) AS r FROM orders o JOIN users u ON o.uid = u.id WHERE"
-    " LOWER(u.region) <> 'us'",
+    "rows that are only added": f"SELECT {PAGE} AS p, COUNT(*) AS n FROM views GROUP BY {PAGE}",
+    "upserts": f"SELECT {KIND} AS k, uid, COUNT(*) AS n, SUM(amount) AS s FROM orders WHERE {KIND} <> 'B'"
+    f" GROUP BY {KIND}, uid",
+    "groupings": f"SELECT {KIND} AS k, GROUPING({KIND}) AS g, COUNT(*) AS n FROM orders GROUP BY CUBE"
+    f" ({KIND}) HAVING COUNT(*) > 0",
+    "windows": f"SELECT window_start, {SMALL} AS k, COUNT(*) AS n {WINDOW} GROUP BY window_start, {SMALL}",
+    "a join": "SELECT o.oid, REPEAT(UPPER(u.region), 1) AS r FROM orders o JOIN users u ON o.uid = u.id WHERE"
+    " REPEAT(LOWER(u.region), 1) <> 'us'",
     "times": f"SELECT {NEXT_MONTH} AS d, COUNT(*) AS n, MAX({MINUTES}) AS m FROM orders WHERE {MINUTES} > 9"
     f" GROUP BY {NEXT_MONTH}",
 }

@@ -33,6 +33,8 @@ ROWS = [
     (-(2**63), 5, "a\\b", "B", False, Decimal("0.05"), 2.5, NOON, {"city": "ß", "n": -(2**63), "in": None}),
 ]
 SAME = [
+    "UPPER(`region`) < 'EU'", "LOWER(`region`) = 'é'", "LOWER(`region`) = `region`",
+    "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'",
     "`region` <> 'test'", "`region` = ''", "`region` < 'eu '", "`odd ``name` >= 'b'", "`id` > 1", "`small` <= 1",
     "`id` = `small`", "2 < `id`", "`ok`", "NOT `ok`", "`ok` = TRUE", "`region` IS NULL", "NOT (`region` IS NULL)",
     "(`id` > 1) AND `ok`", "(`region` = 'eu') OR (`id` = 2)", "NOT ((`region` = 'eu') OR (`id` = 2))",
@@ -67,8 +69,8 @@ VALUES = [
     "CASE WHEN `place` IS NULL THEN 'none' WHEN `ok` THEN `place`.`city` ELSE `region` END",
 ]  # fmt: skip
 UNSURE = [
-    "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1", "UPPER(`region`) < 'EU'",
-    "LOWER(`region`) = 'é'", "LOWER(`id`) = '1'", "LOWER(`region`) = `region`", "`region` = 'a\\u0041'",
+    "`ratio` = 1", "`region` = 1", "`id` = '1'", "`ok` = 1",
+    "`region` = 'a\\u0041'", "LOWER(`id`) = '1'",
     "`id` / 2 = 1",
     "`ratio` + 1 = 1", "`price` * 2 = 1", "`id` + CAST(1 AS STRING) = 2",
     "CAST(`ratio` AS INT) = 1", "TRY_CAST(`id` AS INT) = 1", "CAST(`region` AS INT) = 1", "`id` IN (1, 2)",
@@ -77,7 +79,7 @@ UNSURE = [
     "`place`.`other` = 'eu'", "`place` = `place`", "CASE WHEN `ok` THEN 1 ELSE 'a' END = 1",
     "CASE WHEN `id` THEN `ok` END", "CASE WHEN `ok` THEN NULL END",
     "CASE WHEN `ok` THEN `small` ELSE `id` END = 1",
-    "CASE WHEN `ok` THEN UPPER(`region`) END = 'EU'", "REGEXP_LIKE(`region`, `region`)",
+"REGEXP_LIKE(`region`, `region`)",
     "REGEXP_LIKE(`region`, 't$')", "REGEXP_LIKE(`id`, '1')",
 ]  # fmt: skip
 

@@ -53,6 +53,8 @@ class Pieces:
             f"LOCATE('b', {self.text(depth - 1)})", f"UNIX_MILLIS(CAST({self.moment(depth - 1)} AS TIMESTAMP))",
             f"UNIX_MICROS(CAST({self.moment(depth - 1)} AS TIMESTAMP))", f"YEAR({self.day(depth - 1)})",
             f"DAYOFMONTH({self.day(depth - 1)})", f"CAST({self.truth(depth - 1)} AS INT)",
+            f"ROUND({one}, {self.chance.randint(-20, 2)})", f"GREATEST({one}, {other})",
+            f"LEAST({one}, {other}, {one})",
         ])  # fmt: skip
 
     def decimal(self, depth: int) -> str:
@@ -66,15 +68,20 @@ class Pieces:
             f"CAST({one} AS {kind})", f"CAST({one} AS {kind})", f"CAST({self.whole(depth - 1)} AS {kind})",
             f"({one} + {other})",
             f"({one} - {other})", f"({one} * {other})", f"(-({one}))", f"ABS({one})",
+            f"({one} / {other})", f"({one} % {other})", f"({one} / CAST({self.whole(depth - 1)} AS {kind}))",
+            f"ROUND({one}, {self.chance.randint(-9, 20)})", f"CEIL({one})", f"FLOOR({one})", f"GREATEST({one}, {one})",
         ])  # fmt: skip
 
     def double(self, depth: int) -> str:
         if depth <= 0:
             return self.chance.choice(["`f`", "`g`", "CAST(`r` AS DOUBLE)", "CAST(0.1 AS DOUBLE)", "-0.0D", "1e3D"])
         one, other = self.double(depth - 1), self.double(depth - 1)
+        endless = f"CASE WHEN CAST({other} AS STRING) = '-0.0' THEN -DOUBLE('Infinity') ELSE DOUBLE('Infinity') END"
+        quotient = f"(CASE WHEN {other} = 0 THEN {one} * ({endless}) ELSE {one} / {other} END)"
         return self.chance.choice([
             f"({one} + {other})", f"({one} * {other})", f"({one} - {other})", f"(-({one}))", f"ABS({one})",
             f"CAST({self.whole(depth - 1)} AS DOUBLE)", f"CAST({self.decimal(depth - 1)} AS DOUBLE)",
+            f"SQRT({one})", f"SIGNUM({one})", f"LEAST({one}, {other})", f"GREATEST({one}, {other})", quotient,
             f"CAST(CAST({one} AS FLOAT) AS DOUBLE)", f"CAST(CAST({self.decimal(depth - 1)} AS FLOAT) AS DOUBLE)",
         ])  # fmt: skip
 
@@ -89,7 +96,8 @@ class Pieces:
             f"RIGHT({one}, {length})",
             f"REPLACE({one}, 'ab', 'é')", f"CAST({self.whole(depth - 1)} AS STRING)", f"COALESCE({one}, {other})",
             f"CASE WHEN {self.truth(depth - 1)} THEN {one} ELSE {other} END",
-            f"CAST({self.truth(depth - 1)} AS STRING)",
+            f"CAST({self.truth(depth - 1)} AS STRING)", f"UPPER({one})", f"LOWER({one})", f"REVERSE({one})",
+            f"GREATEST({one}, {other})",
         ])  # fmt: skip
 
     def moment(self, depth: int) -> str:
@@ -102,7 +110,8 @@ class Pieces:
         return self.chance.choice([
             f"CAST(TIMESTAMP_MICROS({micros} - PMOD({micros}, {step})) AS TIMESTAMP_NTZ)", f"COALESCE({one}, {other})",
             f"CASE WHEN {self.truth(depth - 1)} THEN {one} ELSE {other} END",
-            f"CAST({self.day(depth - 1)} AS TIMESTAMP_NTZ)",
+            f"CAST({self.day(depth - 1)} AS TIMESTAMP_NTZ)", f"LEAST({one}, {other})",
+            f"CAST(TIMESTAMPADD(MONTH, {self.chance.randint(-9, 30)}, {one}) AS TIMESTAMP_NTZ)",
         ])  # fmt: skip
 
     def day(self, depth: int) -> str:
@@ -111,7 +120,9 @@ class Pieces:
         millis = f"UNIX_MILLIS(CAST({self.moment(depth - 1)} AS TIMESTAMP))"
         return self.chance.choice([
             f"DATE_FROM_UNIX_DATE(CAST({millis} DIV 86400000 AS INT))", f"CAST({self.moment(depth - 1)} AS DATE)",
-            f"COALESCE({self.day(depth - 1)}, {self.day(depth - 1)})",
+            f"COALESCE({self.day(depth - 1)}, {self.day(depth - 1)})", f"TRUNC({self.day(depth - 1)}, 'QUARTER')",
+            f"ADD_MONTHS({self.day(depth - 1)}, {self.chance.randint(-20, 20)})",
+            f"DATE_ADD({self.day(depth - 1)}, CAST(`s` AS INT))",
         ])  # fmt: skip
 
     def truth(self, depth: int) -> str:

@@ -73,11 +73,11 @@ UNSURE = [
     "`ts` + INTERVAL '1' DAY", "`ts` + INTERVAL '1' MONTH",
     "`ts` - INTERVAL '1 00:00:00.000' DAY TO SECOND", "`day` + INTERVAL '1 00:00:00.000' DAY TO SECOND",
     "`ts` + INTERVAL '1 00:00:00' DAY TO SECOND", "`ts` + INTERVAL '99999999 00:00:00.000' DAY TO SECOND",
-    "`ts` + INTERVAL '1-2' YEAR TO MONTH", "TIMESTAMPADD(MONTH, 1, `ts`)", "TIMESTAMPADD(DAY, `i`, `ts`)",
+    "`ts` + INTERVAL '1-2' YEAR TO MONTH", "TIMESTAMPADD(DAY, `i`, `ts`)",
     "TIMESTAMPADD(DAY, 1, `day`)", "TIMESTAMPADD(WEEK, 2147483647, `ts`)", "TIMESTAMPADD(SECOND, 2147483648, `ts`)",
     "CAST(`tod` AS TIMESTAMP)", "COALESCE(`ts`, `ltz`)", "CAST(`ts` AS STRING)",
     "CAST(`ts` AS BIGINT)",
-    "`tod` DIV 1000", "`ts` - `ts3`", "DATE_ADD(`day`, 1)", "TRUNC(`day`, 'MONTH')", "TIMESTAMP_MICROS(`b`, `b`)",
+    "`tod` DIV 1000", "`ts` - `ts3`", "TIMESTAMP_MICROS(`b`, `b`)",
     "`ts` = NULL",
 ]  # fmt: skip
 

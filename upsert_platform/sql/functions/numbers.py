@@ -43,13 +43,18 @@ def divide(left: Rendered, right: Rendered) -> Rendered:
     kind = arithmetic_type("/", left.type, right.type)
     one, other = _operands(left, right, kind)
     if not is_exact(kind):
-        signed = f"CASE WHEN CAST({other} AS STRING) = '-0.0' THEN -{_INFINITY} ELSE {_INFINITY} END"
-        sql = f"CASE WHEN {other} = 0 THEN {one} * ({signed}) ELSE {one} / {other} END"
+        sql = quotient_of_doubles(one, other)
         return made(f"CAST({sql} AS FLOAT)" if kind.name is TypeName.FLOAT else sql, kind, left, right, simple=False)
     word = "DIV" if kind.name in INTEGERS else "/"
     return made(
         f"CAST({one} {word} {other} AS {spark_type(kind)})", kind, left, right, fails=_by_zero(one, other, right)
     )
+
+
+def quotient_of_doubles(one: str, other: str) -> str:
+    """Spark SQL of a quotient, which is null in Spark where the divisor is zero."""
+    signed = f"CASE WHEN CAST({other} AS STRING) = '-0.0' THEN -{_INFINITY} ELSE {_INFINITY} END"
+    return f"CASE WHEN {other} = 0 THEN {one} * ({signed}) ELSE {one} / {other} END"
 
 
 def _by_zero(one: str, other: str, divisor: Rendered) -> str | None:
@@ -112,15 +117,20 @@ def whole(name: str) -> Handler:
         if value.root is TypeName.DECIMAL:
             kind = LogicalType(TypeName.DECIMAL, precision=value.type.precision, scale=0)
             return made(f"CAST({name}({value.sql}) AS {spark_type(kind)})", kind, value)
-        number, kind = value.wrapped, replace(value.type, nullable=True)
-        minus_zero = f" WHEN {number} > -1 AND {number} < 0 THEN -0.0D" if name == "CEIL" else ""
-        sql = (
-            f"CASE WHEN NOT (ABS({number}) < {_NO_FRACTION}) OR {number} = 0 THEN {number}{minus_zero}"
-            f" ELSE CAST({name}({number}) AS DOUBLE) END"
-        )
+        kind = replace(value.type, nullable=True)
+        sql = whole_of_double(name, value.wrapped)
         return made(f"CAST({sql} AS {spark_type(kind)})", kind, value)
 
     return render
+
+
+def whole_of_double(name: str, number: str) -> str:
+    """Spark SQL of CEIL or FLOOR of a double, which is a BIGINT in Spark, without a sign at zero."""
+    minus_zero = f" WHEN {number} > -1 AND {number} < 0 THEN -0.0D" if name == "CEIL" else ""
+    return (
+        f"CASE WHEN NOT (ABS({number}) < {_NO_FRACTION}) OR {number} = 0 THEN {number}{minus_zero}"
+        f" ELSE CAST({name}({number}) AS DOUBLE) END"
+    )
 
 
 def _round(arguments: Sequence[Rendered]) -> Rendered:

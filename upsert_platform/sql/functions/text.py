@@ -28,7 +28,7 @@ from upsert_platform.sql.rendered import (
 )
 
 _WORDS: Final = quote_text("[0-9A-Za-z]+|[^0-9A-Za-z]+")
-_INITCAP: Final = (
+INITCAP: Final = (
     f"ARRAY_JOIN(TRANSFORM(REGEXP_EXTRACT_ALL({{0}}, {_WORDS}, 0), _w -> CASE WHEN _w RLIKE '^[0-9A-Za-z]'"
     " THEN CONCAT(UPPER(SUBSTRING(_w, 1, 1)), LOWER(SUBSTRING(_w, 2))) ELSE _w END), '')"
 )
@@ -36,7 +36,7 @@ _INITCAP: Final = (
 _NUMBER: Final = quote_text(r"^\s*[+-]?(NaN|Infinity|(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[fFdD]?)\s*$")
 _PLAIN: Final = re.compile("[A-Za-z0-9_-]+")
 """A text that is a pattern of itself."""
-_BEYOND: Final = quote_text(r"[^\x{10000}-\x{10FFFF}]")
+BEYOND: Final = quote_text(r"[^\x{10000}-\x{10FFFF}]")
 
 
 def _characters(name: str, count: int) -> LogicalType:
@@ -63,7 +63,7 @@ def _pad(name: str) -> Handler:
     def render(arguments: Sequence[Rendered]) -> Rendered:
         value, pad = argument("s", arguments[0], name), argument("s", arguments[2], name)
         length = argument("i", arguments[1], name)
-        beyond = f"CHAR_LENGTH(REGEXP_REPLACE(SUBSTRING({value.sql}, 1, {length.sql}), {_BEYOND}, ''))"
+        beyond = f"CHAR_LENGTH(REGEXP_REPLACE(SUBSTRING({value.sql}, 1, {length.sql}), {BEYOND}, ''))"
         sql = f"{name}({value.sql}, {length.wrapped} - {beyond}, {pad.sql})"
         if not pad.constant or (integer(length) or -1) < 0:
             sql = f"CASE WHEN {pad.wrapped} = '' OR {length.wrapped} < 0 THEN NULL ELSE {sql} END"
@@ -277,7 +277,7 @@ FUNCTIONS: Final[dict[str, Overloads]] = {
             **{name: [("s", "CHAR_LENGTH({0})", INT)] for name in ("CHAR_LENGTH", "CHARACTER_LENGTH")},
             "UPPER": [("s", "UPPER({0})", STRING)],
             "LOWER": [("s", "LOWER({0})", STRING)],
-            "INITCAP": [("s", _INITCAP, STRING)],
+            "INITCAP": [("s", INITCAP, STRING)],
             "LEFT": [("si", "LEFT({0}, {1})", STRING)],
             "RIGHT": [("si", "RIGHT({0}, {1})", STRING)],
             "REPEAT": [("si", "REPEAT({0}, {1})", STRING)],
