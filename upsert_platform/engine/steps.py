@@ -19,7 +19,9 @@ from upsert_platform.core.types import arrow_type
 from upsert_platform.engine.decimal_values import FORMS as DECIMALS
 from upsert_platform.engine.number_values import FORMS as NUMBERS
 from upsert_platform.engine.panes import rows_of_panes
+from upsert_platform.engine.text_casts import FORMS as CASTS
 from upsert_platform.engine.text_values import FORMS as TEXTS
+from upsert_platform.engine.time_readings import FORMS as READINGS
 from upsert_platform.engine.time_values import FORMS as TIMES
 from upsert_platform.engine.unnest import unnested
 
@@ -30,10 +32,13 @@ _BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal, "<>": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal,
     "and": pc.and_kleene, "or": pc.or_kleene, "+": pc.add, "-": pc.subtract, "*": pc.multiply,
 }  # fmt: skip
-_FORMS: Final[Mapping[str, Callable[..., Any]]] = {**NUMBERS, **DECIMALS, **TIMES, **TEXTS}
+_FORMS: Final[Mapping[str, Callable[..., Any]]] = {**NUMBERS, **DECIMALS, **TIMES, **TEXTS, **CASTS, **READINGS}
 _TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join"})
 """Operators that take literals as they are, beside columns."""
-_COSTLY: Final = frozenset({"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "call"})
+_COSTLY: Final = frozenset(
+    {"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "date format", "call"}
+    | {*CASTS, *READINGS}
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from upsert_platform.sql import (
     native_casts,
     native_comparisons,
     native_numbers,
+    native_text_casts,
     native_texts,
     native_times,
 )
@@ -55,8 +56,6 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
     formats = Counter(item.sql(dialect="spark") for item in parsed.find_all(exp.TimeToStr))
     if any(text.count(written) < times for written, times in formats.items()):
         return None  # a pattern of which the parser made another, which may stand beside it
-    if "TRY_CAST" in text.upper():  # the parser takes both for one, and numbers that do not fit are null there
-        return None
     return _native(parsed, columns)
 
 
@@ -134,6 +133,7 @@ _FUNCTIONS: Final[Mapping[str, Form]] = {
     **native_numbers.FUNCTIONS,
     **native_times.FUNCTIONS,
     **native_texts.FUNCTIONS,
+    **native_text_casts.FUNCTIONS,
 }
 _FORMS: Final[Mapping[type[exp.Expr], Form]] = {
     exp.Column: _column,

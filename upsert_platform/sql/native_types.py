@@ -14,23 +14,35 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.numbers import arithmetic_type
+from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type
 from upsert_platform.sql.rendered import BIGINT, BOOLEAN, DATE, INT, INTEGERS, STRING, STRINGS
 
 _FIXED: Final[Mapping[str, LogicalType]] = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "of doubles"), BOOLEAN),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "of doubles", "text to truth"), BOOLEAN),
     **dict.fromkeys(("and", "or", "not", "is null", "is true", "in", "like", "starts", "ends", "contains"), BOOLEAN),
     **dict.fromkeys(("date format", "part", "group"), STRING),
     **dict.fromkeys(("join", "join present", "text", "slice", "trim", "replace"), STRING),
     **dict.fromkeys(("length", "position", "date part"), INT),
     **dict.fromkeys(("div", "whole part", "micros", "millis"), BIGINT),
-    **dict.fromkeys(("day", "date"), DATE),
+    **dict.fromkeys(("day", "date", "text to day"), DATE),
 }
 """Operators that always give the same type."""
 _DECLARED: Final = frozenset(
     {"literal", "clock", "whole", "decimal", "fit", "real", "moment", "zone", "midnight", "call"}
+    | {"text to whole", "text to decimal", "text to short decimal", "text to real"}
+    | {"text to moment", "text to moment by"}
 )
 """Operators whose last operand is the type that they give."""
+_Type: Final = exp.DataType.Type
+_TYPES: Final[Mapping[exp.DType, LogicalType]] = {
+    _Type.TINYINT: LogicalType(TypeName.TINYINT), _Type.SMALLINT: LogicalType(TypeName.SMALLINT),
+    _Type.INT: LogicalType(TypeName.INT), _Type.BIGINT: LogicalType(TypeName.BIGINT),
+    _Type.FLOAT: LogicalType(TypeName.FLOAT), _Type.DOUBLE: LogicalType(TypeName.DOUBLE),
+    _Type.BOOLEAN: LogicalType(TypeName.BOOLEAN), _Type.TEXT: LogicalType(TypeName.STRING),
+    _Type.DATE: LogicalType(TypeName.DATE), _Type.TIMESTAMPNTZ: LogicalType(TypeName.TIMESTAMP, precision=6),
+    _Type.TIMESTAMPTZ: LogicalType(TypeName.TIMESTAMP_LTZ, precision=6),
+}  # fmt: skip
+"""What Spark's types are called by the parser."""
 _OF_FIRST: Final = frozenset({"coalesce", "negative", "size", "shift"})
 
 
@@ -62,6 +74,15 @@ def _of_arithmetic(operator: str, left: LogicalType, right: LogicalType) -> Logi
     if left.name in INTEGERS and right.name in INTEGERS:
         return LogicalType(max(left.name, right.name, key=INTEGERS.index))
     return arithmetic_type(operator, left, right)
+
+
+def declared_type(to: exp.DataType) -> LogicalType | None:
+    """The type that a cast names; None for one that no form has."""
+    if to.this is _Type.DECIMAL and len(to.expressions) == 2:
+        precision, scale = (int(item.name) for item in to.expressions)
+        known = 0 <= scale <= precision <= MOST_DIGITS
+        return LogicalType(TypeName.DECIMAL, precision=precision, scale=scale) if known else None
+    return None if to.expressions or to.args.get("nested") else _TYPES.get(to.this)
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,6 @@ def test_the_reason_of_a_failure_is_the_one_that_spark_gives(spark: SparkSession
     assert_same(spark, [value.fails for value in values if value.fails is not None])
 
 
-@pytest.mark.parametrize("expression", ["UPPER(x)", "f / g", "d10 / 3", "CAST(x AS INT)", "ts + INTERVAL '1' MONTH"])
+@pytest.mark.parametrize("expression", ["UPPER(x)", "f / g", "d10 / 3", "CAST(x AS TIME)", "ts + INTERVAL '1' MONTH"])
 def test_what_spark_alone_computes_has_no_form(expression: str) -> None:
     assert native_form(rendered(expression).sql, TYPES) is None
