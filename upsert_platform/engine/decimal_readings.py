@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from upsert_platform.core.types import LogicalType, arrow_type
 from upsert_platform.engine.decimal_values import FORMS as DECIMALS
-from upsert_platform.engine.java_texts import LINE_END
-from upsert_platform.engine.text_readings import BLANKS, cast_plain, one_array, signs_of, with_others
+from upsert_platform.engine.text_readings import BLANKS, LINE_END, cast_plain, one_array, signs_of, with_others
 
 _MOST_DIGITS: Final = 38
 _MORE_FRACTION: Final = 9

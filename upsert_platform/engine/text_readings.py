@@ -17,6 +17,8 @@ BLANKS: Final = "".join(map(chr, range(0x21)))
 """What Java's `trim` cuts off."""
 CONTROLS: Final = f"{BLANKS}\x7f"
 """What Spark's own trim cuts off."""
+LINE_END: Final = r"(?:\Z|(?=\r\n\Z)|(?=(?<!\r)\n\Z)|(?=[\r\x85\u2028\u2029]\Z))"
+"""Java's ``$`` as a pattern of Python: the end of a text, or where nothing but the end of a line stands behind."""
 
 
 def one_array(texts: Any) -> pa.StringArray:

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from upsert_platform.core.types import LogicalType, arrow_type
-from upsert_platform.engine.java_texts import LINE_END
-from upsert_platform.engine.text_readings import is_valid, one_array, places_of, with_others
+from upsert_platform.engine.text_readings import LINE_END, is_valid, one_array, places_of, with_others
 
 _NAMES: Final = {"yyyy": "year", "MM": "month", "dd": "day", "HH": "hour", "mm": "minute", "ss": "second"}
 _PARTS: Final = re.compile(f"{'|'.join(_NAMES)}|S+|'T'|.")

@@ -9,12 +9,10 @@ written out: what is left of these few forms means the same in Spark and in Arro
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -31,7 +29,7 @@ from upsert_platform.sql import (
 )
 from upsert_platform.sql.functions.times import CLOCKS
 from upsert_platform.sql.native_choices import FORMS as CHOICES
-from upsert_platform.sql.native_types import Form, Reading, type_of
+from upsert_platform.sql.native_types import Form, Reading, parsed, type_of
 from upsert_platform.sql.rendered import BOOLEAN, STRING
 
 __all__ = ["native_condition", "native_form", "type_of"]
@@ -50,13 +48,10 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
     if not _ESCAPES.fullmatch(text):
         return None
     try:
-        parsed = sqlglot.parse_one(text, dialect="spark")
+        node = parsed(text)
     except SqlglotError:
         return None
-    formats = Counter(item.sql(dialect="spark") for item in parsed.find_all(exp.TimeToStr))
-    if any(text.count(written) < times for written, times in formats.items()):
-        return None  # a pattern of which the parser made another, which may stand beside it
-    return _native(parsed, columns)
+    return _native(node, columns)
 
 
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
@@ -69,7 +64,7 @@ def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | 
 def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
     if isinstance(node, exp.Paren):
         return _native(node.this, columns)
-    reading = next((form for parsed, form in _clocks() if parsed == node), None)
+    reading = next((form for known, form in _clocks() if known == node), None)
     if reading is not None:
         return reading
     known = _FORMS.get(type(node))
@@ -79,10 +74,7 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
 @cache
 def _clocks() -> list[tuple[exp.Expr, Native]]:
     """Return the readings of the clock, parsed, with their forms."""
-    return [
-        (sqlglot.parse_one(text, dialect="spark").unnest(), clock(kind))
-        for text, kind in dict.fromkeys(CLOCKS.values())
-    ]
+    return [(parsed(text).unnest(), clock(kind)) for text, kind in dict.fromkeys(CLOCKS.values())]
 
 
 def _part(node: exp.Expr, reading: Reading) -> Native | None:

@@ -12,13 +12,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
-import sqlglot
 from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.casts import cast
-from upsert_platform.sql.native_types import Cast, Form, Reading, declared_type, text_literal
+from upsert_platform.sql.native_types import Cast, Form, Reading, declared_type, parsed, text_literal
 from upsert_platform.sql.rendered import DATE, STRING, STRINGS, TIMESTAMPS, Rendered
 
 _ANY: Final = "_text"
@@ -61,7 +60,7 @@ def _text_in(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | None
 @cache
 def _written(to: LogicalType) -> exp.Expr:
     """What `casts` writes for a text."""
-    return sqlglot.parse_one(cast(Rendered(_ANY, STRING, simple=True), to, safe=True).sql, dialect="spark")
+    return parsed(cast(Rendered(_ANY, STRING, simple=True), to, safe=True).sql)
 
 
 def _alike(written: Any, given: Any, texts: list[exp.Expr]) -> bool:

@@ -1,7 +1,7 @@
 """Types of native forms, and the reading of their parts.
 
 A form is a tuple: an operator, the forms that it takes, and what else it needs. What a new operator gives stands here;
-how it is computed, in `engine.number_values`, `engine.time_values` and `engine.text_values`.
+how it is computed, in `engine.number_values`, `engine.time_values`, `engine.text_values` and `engine.text_casts`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
@@ -44,6 +46,21 @@ _TYPES: Final[Mapping[exp.DType, LogicalType]] = {
 }  # fmt: skip
 """What Spark's types are called by the parser."""
 _OF_FIRST: Final = frozenset({"coalesce", "negative", "size", "shift"})
+
+
+class _Dialect(Spark):
+    """Spark SQL whose patterns of times stay as they are written: the parser translates them, several to one."""
+
+    TIME_MAPPING = {}  # noqa: RUF012 - as its parent has it
+
+
+def parsed(text: str) -> exp.Expr:
+    """An expression of Spark SQL.
+
+    Raises:
+        SqlglotError: the parser does not know it.
+    """
+    return sqlglot.parse_one(text, dialect=_Dialect)
 
 
 def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:

@@ -58,3 +58,4 @@ def test_a_pattern_is_none_that_stands_beside_it() -> None:
     kinds = {"at": parse_type("TIMESTAMP(3)"), "ok": parse_type("BOOLEAN")}
     assert native_form(f"CASE WHEN `ok` THEN {one} ELSE {other} END", kinds) is None
     assert native_form(f"CASE WHEN `ok` THEN {other} ELSE {other} END", kinds) is not None
+    assert native_form("DATE_FORMAT(`at`, '%Y')", kinds) is None

@@ -68,7 +68,8 @@ WRITTEN = [
     "DATE_FORMAT(ts, 'HH:mm:ss.S')", "CAST('12' AS INT) + i",
     "DATE_FORMAT(TO_TIMESTAMP(w), 'dd.MM.yyyy')", "CAST(SUBSTRING(w, 1, 4) AS SMALLINT)",
     "COALESCE(TRY_CAST(w AS INT), -1)",
-    "CAST(SPLIT_INDEX(w, '-', 0) AS INT)", "EXTRACT(YEAR FROM TO_TIMESTAMP(w))", "CAST(CAST(ok AS STRING) AS BOOLEAN)",
+    "CAST(SPLIT_INDEX(w, '-', 0) AS INT)", "EXTRACT(YEAR FROM TO_TIMESTAMP(w))",
+    "CAST(CAST(w AS DATE) AS STRING)", "CAST(CAST(ok AS STRING) AS BOOLEAN)",
 ]  # fmt: skip
 FAILING = [
     ("d24", "DECIMAL(23, 3)"), ("d10", "DECIMAL(8, 1)"), ("i", "DECIMAL(10, 2)"), ("b", "DECIMAL(10, 0)"),
