@@ -11,6 +11,12 @@ import pyarrow.compute as pc
 
 _PARTS: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PART: Final = re.compile("|".join(_PARTS))
+_FRACTION: Final = re.compile(r"(.*[^S])(S{1,6})", re.DOTALL)
+_MILLI_DIGITS: Final = 3
+_DIGITS: Final = {
+    digits: pa.array([f"{number:0{digits}d}" for number in range(10**digits)]) for digits in (1, 2, _MILLI_DIGITS)
+}
+"""The texts of numbers of one digit to three."""
 _MICROS: Final = {"ss": 1_000_000, "mm": 60_000_000, "HH": 3_600_000_000}
 _DAY: Final = 86_400_000_000
 _FIRST, _LAST = (
@@ -23,8 +29,13 @@ def date_texts(moments: pa.ChunkedArray | pa.Array, pattern: str) -> pa.ChunkedA
 
     Args:
         moments: timestamps in microseconds, without a zone.
-        pattern: of ``yyyy MM dd HH mm ss`` and marks between them, as Java's DateTimeFormatter has them.
+        pattern: of ``yyyy MM dd HH mm ss`` and marks between them, as Java's DateTimeFormatter has them, and perhaps
+            up to six ``S`` behind them, of a fraction that is cut.
     """
+    split = _FRACTION.fullmatch(pattern)
+    if split is not None:
+        whole = date_texts(moments, split[1]).combine_chunks()
+        return pa.chunked_array([pc.binary_join_element_wise(whole, *_fractions(moments, len(split[2])), "")])
     unit = next((micros for part, micros in _MICROS.items() if part in pattern), _DAY)
     array = moments.combine_chunks() if isinstance(moments, pa.ChunkedArray) else moments
     micros = array.cast(pa.int64())
@@ -34,6 +45,19 @@ def date_texts(moments: pa.ChunkedArray | pa.Array, pattern: str) -> pa.ChunkedA
     written = _PART.sub(lambda part: _PARTS[part[0]], pattern)
     texts = _texts(distinct, written, pattern)
     return pa.chunked_array([texts.take(coded.indices)])
+
+
+def _fractions(moments: pa.ChunkedArray | pa.Array, digits: int) -> list[pa.Array]:
+    """The digits of fractions of seconds, three at a time."""
+    array = moments.combine_chunks() if isinstance(moments, pa.ChunkedArray) else moments
+    numbers = pc.fill_null(array.cast(pa.int64()), 0).to_numpy() % 1_000_000 // 10 ** (6 - digits)
+    if digits <= _MILLI_DIGITS:
+        return [_DIGITS[digits].take(pa.array(numbers))]
+    less = digits - _MILLI_DIGITS
+    return [
+        _DIGITS[_MILLI_DIGITS].take(pa.array(numbers // 10**less)),
+        _DIGITS[less].take(pa.array(numbers % 10**less)),
+    ]
 
 
 def _texts(micros: np.ndarray, written: str, pattern: str) -> pa.Array:

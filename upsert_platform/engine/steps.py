@@ -23,7 +23,9 @@ from upsert_platform.engine.number_values import FORMS as NUMBERS
 from upsert_platform.engine.panes import rows_of_panes
 from upsert_platform.engine.quotient_values import FORMS as QUOTIENTS
 from upsert_platform.engine.rounded_values import FORMS as ROUNDED
+from upsert_platform.engine.text_casts import FORMS as CASTS
 from upsert_platform.engine.text_values import FORMS as TEXTS
+from upsert_platform.engine.time_readings import FORMS as READINGS
 from upsert_platform.engine.time_values import FORMS as TIMES
 from upsert_platform.engine.unnest import unnested
 
@@ -43,12 +45,14 @@ _FORMS: Final[Mapping[str, Callable[..., Any]]] = {
     **QUOTIENTS,
     **ROUNDED,
     **CALENDAR,
+    **CASTS,
+    **READINGS,
 }
 _TAKE_SCALARS: Final = frozenset({*_BINARY, "%", "div", "pmod", "of doubles", "in", "join", "quotient of doubles"})
 """Operators that take literals as they are, beside columns."""
 _COSTLY: Final = frozenset(
-    {"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "call"}
-    | {"words", "pad", "quotient", "rest of decimals", "round", "months later"}
+    {"lower", "upper", "split", "like", "group", "fit", "replace", "join", "date part", "date format", "call"}
+    | {"words", "pad", "quotient", "rest of decimals", "round", "months later", *CASTS, *READINGS}
 )
 
 

@@ -10,12 +10,10 @@ written out: what is left of these few forms means the same in Spark and in Arro
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -31,17 +29,17 @@ from upsert_platform.sql import (
     native_numbers,
     native_quotients,
     native_rounding,
+    native_text_casts,
     native_texts,
     native_times,
 )
 from upsert_platform.sql.functions.times import CLOCKS
 from upsert_platform.sql.native_choices import FORMS as CHOICES
-from upsert_platform.sql.native_types import Form, Reading, type_of
+from upsert_platform.sql.native_types import Form, Reading, parsed, type_of
 from upsert_platform.sql.rendered import BOOLEAN, STRING
 
 __all__ = ["native_condition", "native_form", "type_of"]
 
-_PATTERN: Final = re.compile(r", '([^']+)'\)\Z")
 _ESCAPES: Final = re.compile(r"(?:[^\\]|\\[\\'])*")
 """Texts whose escapes, of a backslash or a quote, every parser reads alike."""
 
@@ -56,27 +54,10 @@ def native_form(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
     if not _ESCAPES.fullmatch(text):
         return None
     try:
-        parsed = sqlglot.parse_one(text, dialect="spark")
+        node = parsed(text)
     except SqlglotError:
         return None
-    if not _has_its_patterns(parsed, text):
-        return None
-    if "TRY_CAST" in text.upper():  # the parser takes both for one, and numbers that do not fit are null there
-        return None
-    return _native(parsed, columns)
-
-
-def _has_its_patterns(parsed: exp.Expr, text: str) -> bool:
-    """Return whether every pattern of DATE_FORMAT is in a text: of some the parser makes others.
-
-    A text that is none may be like one that the parser made.
-    """
-    written = [_PATTERN.search(item.sql(dialect="spark")) for item in parsed.find_all(exp.TimeToStr)]
-    patterns = Counter(found[1] if found is not None else "" for found in written)
-    if not patterns:
-        return True
-    others = Counter(item.name for item in parsed.find_all(exp.Literal) if item.is_string)
-    return all(text.count(f"'{pattern}'") >= times + others[pattern] for pattern, times in patterns.items())
+    return _native(node, columns)
 
 
 def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | None:
@@ -89,7 +70,7 @@ def native_condition(text: str, columns: Mapping[str, LogicalType]) -> Native | 
 def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None:
     if isinstance(node, exp.Paren):
         return _native(node.this, columns)
-    reading = next((form for parsed, form in _clocks() if parsed == node), None)
+    reading = next((form for known, form in _clocks() if known == node), None)
     if reading is not None:
         return reading
     known = _FORMS.get(type(node))
@@ -99,10 +80,7 @@ def _native(node: exp.Expr, columns: Mapping[str, LogicalType]) -> Native | None
 @cache
 def _clocks() -> list[tuple[exp.Expr, Native]]:
     """Return the readings of the clock, parsed, with their forms."""
-    return [
-        (sqlglot.parse_one(text, dialect="spark").unnest(), clock(kind))
-        for text, kind in dict.fromkeys(CLOCKS.values())
-    ]
+    return [(parsed(text).unnest(), clock(kind)) for text, kind in dict.fromkeys(CLOCKS.values())]
 
 
 def _part(node: exp.Expr, reading: Reading) -> Native | None:
@@ -153,6 +131,7 @@ _FUNCTIONS: Final[Mapping[str, Form]] = {
     **native_numbers.FUNCTIONS,
     **native_times.FUNCTIONS,
     **native_texts.FUNCTIONS,
+    **native_text_casts.FUNCTIONS,
 }
 _FORMS: Final[Mapping[type[exp.Expr], Form]] = {
     exp.Column: _column,

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName, arrow_type
-from upsert_platform.sql import native_texts
+from upsert_platform.sql import native_text_casts, native_texts
 from upsert_platform.sql.native_types import Form, Reading, has_only
 from upsert_platform.sql.rendered import INTEGERS, STRINGS
 
@@ -68,6 +68,9 @@ def _is(node: exp.Expr, reading: Reading) -> Native | None:
 
 def _case(node: exp.Expr, reading: Reading) -> Native | None:
     """CASE WHEN ..., or CASE of a value WHEN ..., with values of one type, which null has too."""
+    of_text = native_text_casts.of_case(node, reading) if isinstance(node, exp.Case) else None
+    if of_text is not None:
+        return of_text
     branches = [branch.this for branch in node.args["ifs"]]
     if node.this is not None:
         branches = [exp.EQ(this=node.this.copy(), expression=branch.copy()) for branch in branches]

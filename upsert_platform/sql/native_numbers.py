@@ -16,7 +16,7 @@ from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.native_types import Cast, Form, Reading
 from upsert_platform.sql.numbers import MOST_DIGITS, as_decimal, is_exact, whole_digits_of_product
-from upsert_platform.sql.rendered import BIGINT, INT, INTEGERS, NUMBERS
+from upsert_platform.sql.rendered import BIGINT, INT, INTEGERS, NUMBERS, STRINGS
 
 _ARITHMETIC: Final[Mapping[type[exp.Expr], str]] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Mod: "%", exp.IntDiv: "div",
@@ -126,7 +126,7 @@ def _to_whole(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | Non
         return ("whole", inner, to)
     if kind.name is TypeName.DECIMAL and whole_digits(inner, reading) <= _MOST_OF_LONG:
         return ("whole", ("whole part", inner), to)
-    return None
+    return ("text to whole", inner, to) if kind.name in STRINGS else None
 
 
 def _to_decimal(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | None:
@@ -136,9 +136,11 @@ def _to_decimal(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | N
         if known is not None:
             return ("literal", known, to)
     found = reading.typed(node)
-    if found is None or not is_exact(found[1]):
+    if found is None or not (is_exact(found[1]) or found[1].name in STRINGS):
         return None
     inner, kind = found
+    if kind.name in STRINGS:
+        return ("text to decimal", inner, to)
     if inner[0] == "literal" and inner[1] is not None and (known := _fitting(Decimal(inner[1]), to)) is not None:
         return ("literal", known, to)
     room = (to.precision or 0) - (to.scale or 0)
@@ -179,9 +181,11 @@ def _to_real(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | None
         if value is not None:
             return ("literal", value, to)
     found = reading.typed(node)
-    if found is None or found[1].name not in NUMBERS:
+    if found is None or found[1].name not in (*NUMBERS, *STRINGS):
         return None
     inner, kind = found
+    if kind.name in STRINGS:
+        return ("text to real", inner, to)
     return inner if kind.name is to.name else ("real", inner, to)
 
 

@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.native_types import Cast, Form, Reading, whole_literal
+from upsert_platform.sql.native_types import Cast, Form, Reading, text_literal, whole_literal
 from upsert_platform.sql.rendered import TIMESTAMPS
 
 _PARTS: Final = "|".join(f"(?<!{part[0]}){part}(?!{part[0]})" for part in ("yyyy", "MM", "dd", "HH", "mm", "ss"))
-_PATTERN: Final = re.compile(rf"DATE_FORMAT\(.*, '((?:{_PARTS}|[-/:. ])+)'\)", re.DOTALL)
+_PATTERN: Final = re.compile(rf"(?:{_PARTS}|[-/:. ])+(?:(?<=ss\.)S{{1,6}})?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP: Final = re.compile(rf"{_DATE.pattern} [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]{{1,6}})?")
 _DATE_PARTS: Final[Mapping[type[exp.Expr], str]] = {
@@ -49,7 +49,8 @@ def _micros(node: exp.Expr, reading: Reading) -> Native | None:
 
 
 def _from_micros(node: exp.Expr, reading: Reading) -> Native | None:
-    inner = _only(node, reading)
+    """TIMESTAMP_MICROS, of a TIME as well, which is a BIGINT."""
+    inner = reading.of(node.expressions[0], TypeName.BIGINT, TypeName.TIME) if len(node.expressions) == 1 else None
     return ("moment", inner, _LTZ) if inner is not None else None
 
 
@@ -123,14 +124,14 @@ def _weekday(node: exp.Expr, reading: Reading) -> Native | None:
 
 
 def _date_format(node: exp.Expr, reading: Reading) -> Native | None:
-    """DATE_FORMAT of a moment, by a pattern of two digits and years."""
+    """DATE_FORMAT of a moment, or of the midnight of a day, by a pattern of two digits and years."""
     given = node.this.this if isinstance(node.this, exp.TimeStrToTime) else node.this
-    inner = reading.of(given, *TIMESTAMPS)
-    if inner is None:
+    known = reading.typed(given)
+    if known is None or known[1].name not in (TypeName.DATE, *TIMESTAMPS):
         return None
-    # The parser translates patterns, several to one; whoever reads the form compares its text with the original.
-    found = _PATTERN.fullmatch(node.sql(dialect="spark"))
-    return ("date format", inner, found[1]) if found is not None else None
+    inner = ("midnight", known[0], _LTZ) if known[1].name is TypeName.DATE else known[0]
+    pattern = text_literal(node.args.get("format"))
+    return ("date format", inner, pattern) if pattern is not None and _PATTERN.fullmatch(pattern) else None
 
 
 def shifted(node: exp.Expr, reading: Reading) -> Native | None:

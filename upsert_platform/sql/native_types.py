@@ -1,7 +1,7 @@
 """Types of native forms, and the reading of their parts.
 
 A form is a tuple: an operator, the forms that it takes, and what else it needs. What a new operator gives stands here;
-how it is computed, in the modules `engine.*_values`.
+how it is computed, in the modules `engine.*_values`, `engine.text_casts` and `engine.time_readings`.
 """
 
 from __future__ import annotations
@@ -10,34 +10,62 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
+import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
-from upsert_platform.sql.numbers import arithmetic_type
+from upsert_platform.sql.numbers import MOST_DIGITS, arithmetic_type
 from upsert_platform.sql.rendered import BIGINT, BOOLEAN, DATE, DOUBLE, INT, INTEGERS, STRING, STRINGS
 
 _FIXED: Final[Mapping[str, LogicalType]] = {
-    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "of doubles"), BOOLEAN),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "of doubles", "text to truth"), BOOLEAN),
     **dict.fromkeys(("and", "or", "not", "is null", "is true", "in", "like", "starts", "ends", "contains"), BOOLEAN),
     **dict.fromkeys(("date format", "part", "group"), STRING),
     **dict.fromkeys(("join", "join present", "text", "slice", "trim", "replace"), STRING),
     **dict.fromkeys(("lower", "upper", "words", "reverse", "pad"), STRING),
     **dict.fromkeys(("length", "position", "date part"), INT),
     **dict.fromkeys(("div", "whole part", "micros", "millis"), BIGINT),
-    **dict.fromkeys(("day", "date"), DATE),
+    **dict.fromkeys(("day", "date", "text to day"), DATE),
     **dict.fromkeys(("quotient of doubles", "root", "sign", "ceil", "floor"), DOUBLE),
 }
 """Operators that always give the same type."""
 _DECLARED: Final = frozenset(
     {"literal", "clock", "whole", "decimal", "fit", "real", "moment", "zone", "midnight", "call"}
-    | {"quotient", "rest of decimals", "round"}
+    | {"text to whole", "text to decimal", "text to short decimal", "text to real"}
+    | {"text to moment", "text to moment by", "quotient", "rest of decimals", "round"}
 )
 """Operators whose last operand is the type that they give."""
+_Type: Final = exp.DataType.Type
+_TYPES: Final[Mapping[exp.DType, LogicalType]] = {
+    _Type.TINYINT: LogicalType(TypeName.TINYINT), _Type.SMALLINT: LogicalType(TypeName.SMALLINT),
+    _Type.INT: LogicalType(TypeName.INT), _Type.BIGINT: LogicalType(TypeName.BIGINT),
+    _Type.FLOAT: LogicalType(TypeName.FLOAT), _Type.DOUBLE: LogicalType(TypeName.DOUBLE),
+    _Type.BOOLEAN: LogicalType(TypeName.BOOLEAN), _Type.TEXT: LogicalType(TypeName.STRING),
+    _Type.DATE: LogicalType(TypeName.DATE), _Type.TIMESTAMPNTZ: LogicalType(TypeName.TIMESTAMP, precision=6),
+    _Type.TIMESTAMPTZ: LogicalType(TypeName.TIMESTAMP_LTZ, precision=6),
+}  # fmt: skip
+"""What Spark's types are called by the parser."""
 _OF_FIRST: Final = frozenset(
     {"coalesce", "negative", "size", "shift", "greatest", "least"}
     | {"months later", "days later", "first day", "units later"}
 )
+
+
+class _Dialect(Spark):
+    """Spark SQL whose patterns of times stay as they are written: the parser translates them, several to one."""
+
+    TIME_MAPPING = {}  # noqa: RUF012 - as its parent has it
+
+
+def parsed(text: str) -> exp.Expr:
+    """An expression of Spark SQL.
+
+    Raises:
+        SqlglotError: the parser does not know it.
+    """
+    return sqlglot.parse_one(text, dialect=_Dialect)
 
 
 def type_of(native: Native, columns: Mapping[str, LogicalType]) -> LogicalType | None:
@@ -68,6 +96,15 @@ def _of_arithmetic(operator: str, left: LogicalType, right: LogicalType) -> Logi
     if left.name in INTEGERS and right.name in INTEGERS:
         return LogicalType(max(left.name, right.name, key=INTEGERS.index))
     return arithmetic_type(operator, left, right)
+
+
+def declared_type(to: exp.DataType) -> LogicalType | None:
+    """The type that a cast names; None for one that no form has."""
+    if to.this is _Type.DECIMAL and len(to.expressions) == 2:
+        precision, scale = (int(item.name) for item in to.expressions)
+        known = 0 <= scale <= precision <= MOST_DIGITS
+        return LogicalType(TypeName.DECIMAL, precision=precision, scale=scale) if known else None
+    return None if to.expressions or to.args.get("nested") else _TYPES.get(to.this)
 
 
 @dataclass(frozen=True)

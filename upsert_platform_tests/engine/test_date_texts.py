@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATTERNS = ["yyyy-MM-dd", "HH:mm", "yyyyMMddHHmmss", "dd/MM/yyyy HH:mm:ss", "ss", "MM.yyyy", "mm ss", "yyyy"]
-OTHER = ["y", "yy", "YYYY", "yyyyyyyy", "M", "MMM", "EEE", "hh:mm", "HH:mm:ss.SSS", "yyyy-MM-dd'T'HH", "D", ""]
+PATTERNS += [f"yyyy-MM-dd HH:mm:ss.{'S' * digits}" for digits in range(1, 7)] + ["ss.SS"]
+OTHER = [
+    "y", "yy", "YYYY", "yyyyyyyy", "M", "MMM", "EEE", "hh:mm", "HH:mm:ss.SSSSSSS", "HH:mm:ss SSS", "SSS",
+    "yyyy-MM-dd'T'HH", "D", "",
+]  # fmt: skip
 TEXTS = [
     "1970-01-01T00:00:00", "2026-02-28T23:59:59.999999", "1969-12-31T23:59:59.999999", "2000-02-29T12:00:00.5",
     "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999", "10000-01-01T00:00:00", "0000-12-31T23:59:59.999999",
@@ -44,7 +48,7 @@ def test_other_patterns_are_sparks(pattern: str) -> None:
     assert native_form(f"DATE_FORMAT(`at`, '{pattern}')", {"at": parse_type("TIMESTAMP(3)")}) is None
 
 
-@pytest.mark.parametrize("kind", ["STRING", "DATE"])
+@pytest.mark.parametrize("kind", ["STRING", "TIME(3)"])
 def test_what_is_no_moment_is_sparks(kind: str) -> None:
     assert native_form("DATE_FORMAT(`at`, 'yyyy')", {"at": parse_type(kind)}) is None
 
@@ -54,3 +58,4 @@ def test_a_pattern_is_none_that_stands_beside_it() -> None:
     kinds = {"at": parse_type("TIMESTAMP(3)"), "ok": parse_type("BOOLEAN")}
     assert native_form(f"CASE WHEN `ok` THEN {one} ELSE {other} END", kinds) is None
     assert native_form(f"CASE WHEN `ok` THEN {other} ELSE {other} END", kinds) is not None
+    assert native_form("DATE_FORMAT(`at`, '%Y')", kinds) is None

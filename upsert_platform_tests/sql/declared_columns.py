@@ -30,11 +30,15 @@ COLUMNS = {
 }
 
 
-def spark_sql(expression: str) -> str:
+def rendered(expression: str) -> Rendered:
     columns = {
         name: Rendered(quote_name(name), parse_type(kind), simple=True, column=name)
         for name, (kind, _) in COLUMNS.items()
     }
     tokens, problems = tokenize(expression, "f")
     assert problems == []
-    return render(parse_query(tuple(tokens), "expression"), Scope(columns), 1).sql
+    return render(parse_query(tuple(tokens), "expression"), Scope(columns), 1)
+
+
+def spark_sql(expression: str) -> str:
+    return rendered(expression).sql

@@ -29,6 +29,13 @@ _TEXTS: Final = [
     "😀", "a😀b😀", "中文 a", "A", "\u00a0ab\u00a0", "a\nb", "ab\r\n", "x.y", "$1", "[ab]",
     "\U00010400ab", "\u2028", "ba",
 ]  # fmt: skip
+_WRITTEN: Final = [
+    "", " 7 ", "7", "-12", "+3", "1.5", ".5", "-0.005", "1e3", "99999999999999999999", "12a", "1,5", "NaN", "inf",
+    "0x1p3", "true", " F", "2024-02-29", "2023-02-29", "1969-12-31 23:59:59.999", "2024-2-9 1:02:3",
+    "0001-01-01 00:00:00",
+    "2024-02-29 24:00:00", "2024-02-29 13:14:15.123456789", "2024-02-29T13:14:15", "29.02.2024", "2024-02-29 x", "1\n",
+]  # fmt: skip
+"""Texts of numbers and times, and what resembles them."""
 _DOUBLES: Final = [
     0.0, -0.0, 1.0, -1.0, 1.5, -2.5, 0.1, 1e308, -1e308, 5e-324, float("inf"), float("-inf"), float("nan"),
     3.4028235e38,
@@ -75,6 +82,7 @@ VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
     "day": ("DATE", _DAYS),
     "day2": ("DATE", _DAYS),
     "tod": ("TIME(3)", [0, 1_000, 86_399_999_000, 43_200_000_000]),
+    "w": ("STRING", _WRITTEN),
 }
 TYPES: Final = {name: parse_type(kind) for name, (kind, _) in VALUES.items()}
 _ROWS: Final = 160

@@ -84,7 +84,7 @@ UNSURE = [
     "`f` + 1", "`f` + `r`", "`i` / `j`", "`d10` DIV `d5`", "`f` DIV `g`", "PMOD(`b`, 0)", "PMOD(`b`, -3)",
     "PMOD(`b`, `c`)", "PMOD(`f`, `g`)",
     "CAST(`f` AS INT)", "CAST(`f` AS DECIMAL(10,2))", "CAST(`d24` AS BIGINT)", "CAST(`d10` AS INT) = `x`",
-    "CAST(`x` AS INT)",
+    "CAST(`day` AS INT)",
     "CAST(`ts` AS BIGINT)", "CAST(`ok` AS DOUBLE)", "CAST(`f` AS BOOLEAN)", "-2147483648", "-9223372036854775808",
     "9223372036854775808",
     "12345678901234567890", "-`x`", "-`ok`", "-`d38`", "ABS(`d0`)", "ABS(`x`)", "`x` + 1", "COALESCE(`i`, `b`)",

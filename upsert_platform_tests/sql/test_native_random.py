@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from upsert_platform.core.types import parse_type
+from upsert_platform.sql.casts import parse_timestamp
 from upsert_platform.sql.native import native_form
 from upsert_platform_tests.sql.native_rows import TYPES, assert_same
 
@@ -22,7 +24,7 @@ WHOLES = {
     "BIGINT": ["`b`", "`c`", "3000000000"],
 }
 DECIMALS = ["`d5`", "`d10`", "`d18`", "`d24`", "`d38`", "`d0`", "`small`", "1.5", "-0.05", "CAST(7 AS DECIMAL(3,1))"]
-TEXTS = ["`x`", "`y`", "`v`", "'a'", "'é😀'", "''"]
+TEXTS = ["`x`", "`y`", "`v`", "`w`", "`w`", "'a'", "'é😀'", "''"]
 _EXPRESSIONS = 240
 
 
@@ -55,6 +57,7 @@ class Pieces:
             f"DAYOFMONTH({self.day(depth - 1)})", f"CAST({self.truth(depth - 1)} AS INT)",
             f"ROUND({one}, {self.chance.randint(-20, 2)})", f"GREATEST({one}, {other})",
             f"LEAST({one}, {other}, {one})",
+            f"CAST({self.text(depth - 1)} AS {self.chance.choice(list(WHOLES))})",
         ])  # fmt: skip
 
     def decimal(self, depth: int) -> str:
@@ -70,6 +73,7 @@ class Pieces:
             f"({one} - {other})", f"({one} * {other})", f"(-({one}))", f"ABS({one})",
             f"({one} / {other})", f"({one} % {other})", f"({one} / CAST({self.whole(depth - 1)} AS {kind}))",
             f"ROUND({one}, {self.chance.randint(-9, 20)})", f"CEIL({one})", f"FLOOR({one})", f"GREATEST({one}, {one})",
+            f"CAST({self.text(depth - 1)} AS {kind})",
         ])  # fmt: skip
 
     def double(self, depth: int) -> str:
@@ -82,6 +86,7 @@ class Pieces:
             f"({one} + {other})", f"({one} * {other})", f"({one} - {other})", f"(-({one}))", f"ABS({one})",
             f"CAST({self.whole(depth - 1)} AS DOUBLE)", f"CAST({self.decimal(depth - 1)} AS DOUBLE)",
             f"SQRT({one})", f"SIGNUM({one})", f"LEAST({one}, {other})", f"GREATEST({one}, {other})", quotient,
+            f"CAST({self.text(depth - 1)} AS DOUBLE)", f"CAST(CAST({self.text(depth - 1)} AS FLOAT) AS DOUBLE)",
             f"CAST(CAST({one} AS FLOAT) AS DOUBLE)", f"CAST(CAST({self.decimal(depth - 1)} AS FLOAT) AS DOUBLE)",
         ])  # fmt: skip
 
@@ -98,6 +103,8 @@ class Pieces:
             f"CASE WHEN {self.truth(depth - 1)} THEN {one} ELSE {other} END",
             f"CAST({self.truth(depth - 1)} AS STRING)", f"UPPER({one})", f"LOWER({one})", f"REVERSE({one})",
             f"GREATEST({one}, {other})",
+            f"CAST({self.truth(depth - 1)} AS STRING)", f"RIGHT(DATE_FORMAT({self.day(depth - 1)}, 'yyyy-MM-dd'), 10)",
+            f"DATE_FORMAT({self.moment(depth - 1)}, 'yyyy-MM-dd HH:mm:ss.SSS')",
         ])  # fmt: skip
 
     def moment(self, depth: int) -> str:
@@ -112,6 +119,7 @@ class Pieces:
             f"CASE WHEN {self.truth(depth - 1)} THEN {one} ELSE {other} END",
             f"CAST({self.day(depth - 1)} AS TIMESTAMP_NTZ)", f"LEAST({one}, {other})",
             f"CAST(TIMESTAMPADD(MONTH, {self.chance.randint(-9, 30)}, {one}) AS TIMESTAMP_NTZ)",
+            f"CAST({self.day(depth - 1)} AS TIMESTAMP_NTZ)", parse_timestamp(self.text(0), parse_type("TIMESTAMP(3)")),
         ])  # fmt: skip
 
     def day(self, depth: int) -> str:
@@ -138,7 +146,8 @@ class Pieces:
             f"({self.truth(depth - 1)} OR {self.truth(depth - 1)})",
             f"(NOT {self.truth(depth - 1)})", f"({self.truth(depth - 1)} IS TRUE)",
             f"({self.text(depth - 1)} LIKE '%a_')",
-            f"({self.truth(depth - 1)} IS FALSE)", f"({self.whole(depth - 1)} BETWEEN -5 AND {self.whole(depth - 1)})",
+            f"({self.truth(depth - 1)} IS FALSE)", f"CAST({self.text(depth - 1)} AS BOOLEAN)",
+            f"({self.whole(depth - 1)} BETWEEN -5 AND {self.whole(depth - 1)})",
         ])  # fmt: skip
 
 

@@ -68,7 +68,7 @@ UNSURE = [
     "CASE WHEN `b` BETWEEN 0 AND 5 THEN TIMESTAMP_MILLIS(`b` * 1) ELSE TIMESTAMP_MILLIS(`b` * 1) END",
     "CASE WHEN `b` BETWEEN 0 AND 5 THEN TIMESTAMP_MILLIS(`b` * `c`) END", "DATE_FROM_UNIX_DATE(`b`)", "YEAR(`ts`)",
     "YEAR(`x`)",
-    "WEEKOFYEAR(`day`)", "WEEKDAY(`ts`)", "EXTRACT(YEAROFWEEK FROM `day`)", "DATE_FORMAT(`day`, 'yyyy')",
+    "WEEKOFYEAR(`day`)", "WEEKDAY(`ts`)", "EXTRACT(YEAROFWEEK FROM `day`)", "DATE_FORMAT(`day`, 'y')",
     "DATE_FORMAT(`ts`, 'yyyy-MM-dd SSS')",
     "`ts` + INTERVAL '1' DAY", "`ts` + INTERVAL '1' MONTH",
     "`ts` - INTERVAL '1 00:00:00.000' DAY TO SECOND", "`day` + INTERVAL '1 00:00:00.000' DAY TO SECOND",

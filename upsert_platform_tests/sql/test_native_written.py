@@ -60,12 +60,24 @@ WRITTEN = [
     "JSON_EXISTS('{\"a\": ' || CAST(i AS STRING) || '}', '$.a')", "JSON_EXISTS(x, 'strict $.a')", "x IS JSON",
     "CAST(i AS STRING) IS JSON SCALAR", "CASE x WHEN 'a' THEN 1 WHEN 'ab' THEN 2 ELSE i END",
     "CASE f WHEN g THEN x END",
-    "CAST(NULL AS STRING)", "CAST(NULL AS INT) + i",
+    "CAST(NULL AS STRING)", "CAST(NULL AS INT) + i", "CAST(w AS INT) + i", "TRY_CAST(w AS BIGINT) > b",
+    "CAST(w AS DOUBLE)", "CAST(CAST(w AS DECIMAL(10, 2)) AS STRING)", "CAST(w AS DECIMAL(30, 3)) + d24",
+    "CAST(w AS BOOLEAN) AND ok", "TO_TIMESTAMP(w) > ts3", "TO_DATE(w) = `day`",
+    "CAST(TO_TIMESTAMP(w, 'yyyy-MM-dd') AS DATE)", "CAST(`day` AS STRING)", "CAST(ts AS STRING) || '!'",
+    "CAST(ts3 AS STRING)", "CAST(CAST(ts AS TIMESTAMP(0)) AS STRING)", "CAST(ltz3 AS STRING)", "CAST(tod AS STRING)",
+    "DATE_FORMAT(ts, 'HH:mm:ss.S')", "CAST('12' AS INT) + i",
+    "DATE_FORMAT(TO_TIMESTAMP(w), 'dd.MM.yyyy')", "CAST(SUBSTRING(w, 1, 4) AS SMALLINT)",
+    "COALESCE(TRY_CAST(w AS INT), -1)",
+    "CAST(SPLIT_INDEX(w, '-', 0) AS INT)", "EXTRACT(YEAR FROM TO_TIMESTAMP(w))",
+    "CAST(CAST(w AS DATE) AS STRING)", "CAST(CAST(ok AS STRING) AS BOOLEAN)",
 ]  # fmt: skip
 FAILING = [
     ("d24", "DECIMAL(23, 3)"), ("d10", "DECIMAL(8, 1)"), ("i", "DECIMAL(10, 2)"), ("b", "DECIMAL(10, 0)"),
     ("CASE WHEN i > 3 THEN d24 ELSE 1.5 END", "DECIMAL(6, 3)"), ("COALESCE(d24, 0)", "DECIMAL(8, 0)"),
     ("JSON_VALUE(x, 'strict $.a' ERROR ON ERROR)", "STRING"), ("JSON_VALUE(x, 'lax $.a' ERROR ON EMPTY)", "STRING"),
+    ("CAST(w AS INT)", "INT"), ("CAST(w AS DECIMAL(8, 2))", "DECIMAL(6, 1)"),
+    ("CAST(x || w AS TIMESTAMP(3))", "TIMESTAMP(3)"),
+    ("CAST(TRIM(w) AS DATE)", "DATE"), ("CAST(w AS FLOAT)", "FLOAT"), ("CAST(w AS BOOLEAN)", "BOOLEAN"),
     ("b / c", "BIGINT"), ("i / NULLIF(j, 0)", "INT"), ("MOD(b, i) + b / c", "DECIMAL(4, 0)"),
 ]  # fmt: skip
 """Expressions that may have no value for a row, and the type of the column that they are written to."""
@@ -89,7 +101,7 @@ def test_the_reason_of_a_failure_is_the_one_that_spark_gives(spark: SparkSession
 
 
 @pytest.mark.parametrize(
-    "expression", ["ROUND(f, 2)", "LN(f)", "d38 % small", "CAST(x AS INT)", "ts + i * INTERVAL '1' MONTH"]
+    "expression", ["ROUND(f, 2)", "LN(f)", "d38 % small", "CAST(x AS TIME)", "ts + i * INTERVAL '1' MONTH"]
 )
 def test_what_spark_alone_computes_has_no_form(expression: str) -> None:
     assert native_form(rendered(expression).sql, TYPES) is None
