@@ -81,7 +81,7 @@ def _short_quotient(left: pa.Array, right: pa.Array, more: int, kind: LogicalTyp
 
 
 def _present(usual: np.ndarray, *masks: np.ndarray | None) -> np.ndarray:
-    """Which rows have a value: of masks None stands for all of them."""
+    """Return which rows have a value: of masks None stands for all of them."""
     for mask in masks:
         usual = usual if mask is None else usual & mask
     return usual

@@ -53,7 +53,7 @@ def _rounded(number: int | None, how: str, unit: int, times: int) -> int | None:
 
 
 def _is_up(rest: Any, how: str, unit: int, below: Any) -> Any:
-    """Whether a number is rounded to the next one above: a half goes away from zero."""
+    """Return whether a number is rounded to the next one above: a half goes away from zero."""
     if how == "floor" or unit == 1:
         return rest < 0
     return rest > 0 if how == "ceil" else rest * 2 + 1 - below > unit

@@ -36,7 +36,7 @@ def places_of(array: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_valid(array: pa.Array) -> np.ndarray:
-    """Which values are not null."""
+    """Return which values are not null."""
     return pc.is_valid(array).to_numpy(zero_copy_only=False)
 
 

@@ -126,7 +126,7 @@ def _plain(
 
 
 def _fields(data: np.ndarray, starts: np.ndarray, parts: Iterable[str]) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Which texts have digits and marks where they belong, and the numbers in them."""
+    """Return which texts have digits and marks where they belong, and the numbers in them."""
     plain = np.ones(len(starts), np.bool_)
     fields: dict[str, np.ndarray] = {}
     at = 0
@@ -152,7 +152,7 @@ def _micro_fraction(number: Any, digits: int) -> Any:
 
 
 def _exist(fields: Mapping[str, Any], least_year: int) -> Any:
-    """Whether there is such a day, and such a time of day."""
+    """Return whether there is such a day, and such a time of day."""
     year, month, day = fields["year"], fields["month"], fields["day"]
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     length = _LENGTHS[np.clip(month - 1, 0, len(_LENGTHS) - 1)] + (leap & (month == _FEBRUARY))

@@ -109,7 +109,7 @@ def _choice(node: exp.Expr, reading: Reading) -> Native | None:
 
 
 def _written(quotient: exp.Div) -> exp.Expr:
-    """What `functions.numbers` makes of a quotient."""
+    """Return what `functions.numbers` makes of a quotient."""
     written = quotient_of_doubles("_one", "_other")
     sides = {"_one": quotient.this, "_other": quotient.expression}
     parsed = sqlglot.parse_one(written, dialect="spark")

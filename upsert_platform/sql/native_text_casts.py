@@ -59,7 +59,7 @@ def _text_in(node: exp.Expr, to: LogicalType, reading: Reading) -> Native | None
 
 @cache
 def _written(to: LogicalType) -> exp.Expr:
-    """What `casts` writes for a text."""
+    """Return what `casts` writes for a text."""
     return parsed(cast(Rendered(_ANY, STRING, simple=True), to, safe=True).sql)
 
 

@@ -72,7 +72,7 @@ UNWRITTEN = [
     "`d10` / 3", "`d10` % 3", "3 / `d10`", "`f` / `g`", "`f` % `g`", "`i` / `j`", "GREATEST(`i`, `b`)",
     "LEAST(`d10`, `d5`)", "GREATEST(`x`, 1)", "ROUND(`d10`, `i`)", "ROUND(`x`, 1)", "CEIL(`i`)", "FLOOR(`f`)",
     "ADD_MONTHS(`day`, `i`)", "ADD_MONTHS(`ts`, 1)", "DATE_ADD(`day`, `b`)", "DATE_ADD(`ts`, 1)",
-    "TRUNC(`day`, 'WEEK')", "TRUNC(`ts`, 'MONTH')", "SQRT(`i`)", "SIGNUM(`i`)", "`d10` % CAST('3' AS DECIMAL(10,2))",
+    "TRUNC(`day`, 'WEEK')", "TRUNC(`ts`, 'MONTH')", "SQRT(`i`)", "SIGNUM(`i`)",
     "CASE WHEN `g` = 0 THEN `f` * (CASE WHEN CAST(`f` AS STRING) = '-0.0' THEN -DOUBLE('Infinity')"
     " ELSE DOUBLE('Infinity') END) ELSE `f` / `g` END",
     "CASE WHEN ABS(`b` * 1000) < 9223372036854775807 THEN TIMESTAMP_MILLIS(`b` * 1000) END",

@@ -89,7 +89,7 @@ def _digits(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndar
 
 
 def _place_of_point(word: np.ndarray) -> np.ndarray:
-    """Which byte of a word is a point, the first one if there are several; 8 if there is none."""
+    """Return which byte of a word is a point, the first one if there are several; 8 if there is none."""
     with np.errstate(over="ignore"):
         differs = word ^ _POINTS
         zero = (differs - _LOW) & ~differs & _HIGH

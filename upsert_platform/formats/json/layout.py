@@ -1,4 +1,4 @@
-"""How a producer lays JSON objects out: which bytes of a message are the same in all that are written alike.
+"""Layouts of JSON objects: which bytes of a message are the same in all that a producer writes alike.
 
 Producers write the fields of a kind of record in one order, with the same spaces. Between two quotation marks of such
 messages stands the same text, or a value: the marks alone tell where. Messages with a backslash or an array have no

@@ -97,7 +97,7 @@ class Walk:
         return self.keep((wrong == 0) & (self.at <= self.end))
 
     def next_mark(self, further: int = 0) -> np.ndarray:
-        """Where the next mark of each message is; somewhere, if it has none."""
+        """Return where the next mark of each message is; somewhere, if it has none."""
         return self.marks[np.minimum(self.mark + further, len(self.marks) - 1)]
 
     def takes(self, value: Value, kind: pa.DataType | None) -> bool:
@@ -149,7 +149,7 @@ class Walk:
     def _judged(
         self, path: Path, kind: pa.DataType | None, starts: np.ndarray, ends: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Which values are read here, of those without marks, and which are null; notes numbers."""
+        """Return which values are read here, of those without marks, and which are null; notes numbers."""
         block = self.block
         if kind is not None and pa.types.is_integer(kind):
             numbers, good = wholes(block, starts, ends)
@@ -177,7 +177,7 @@ class Walk:
     def _numbers(
         self, path: Path, kind: pa.DataType, starts: np.ndarray, ends: np.ndarray, null: np.ndarray
     ) -> np.ndarray:
-        """Which values are numbers or null; notes their digits, if those of all of them are exact in their type."""
+        """Return which values are numbers or null; notes their digits, if those of all of them are exact in their type."""
         if kind != pa.float32():
             digits, fractions, good = points(self.block, starts, ends)
             if pa.types.is_decimal(kind):
