@@ -177,7 +177,7 @@ class Walk:
     def _numbers(
         self, path: Path, kind: pa.DataType, starts: np.ndarray, ends: np.ndarray, null: np.ndarray
     ) -> np.ndarray:
-        """Return which values are numbers or null; notes their digits, if those of all of them are exact in their type."""
+        """Return which values are numbers or null; notes their digits, if all of them are exact in their type."""
         if kind != pa.float32():
             digits, fractions, good = points(self.block, starts, ends)
             if pa.types.is_decimal(kind):
