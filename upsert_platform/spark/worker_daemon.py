@@ -46,8 +46,8 @@ CLIENTS_VARIABLE: Final = "UPSERT_SPARK_WORKER_CLIENTS"
 """Names the endpoints whose clients workers import, with commas; the JVM passes it on."""
 
 _MEMORY_IS_KEPT: Final = ("MIMALLOC_PURGE_DELAY", "1000")
-"""Milliseconds for which Arrow's allocator keeps memory that is free. After 10, its default, each block of rows would be
-given new pages by the system: a copy of 5 million events takes a thirtieth less time, and not more memory."""
+"""Milliseconds for which Arrow's allocator keeps memory that is free. After 10, its default, each block of rows would
+be given new pages by the system: a copy of 5 million events takes a thirtieth less time, and not more memory."""
 
 
 def main() -> None:
