@@ -47,7 +47,8 @@ CLIENTS_VARIABLE: Final = "UPSERT_SPARK_WORKER_CLIENTS"
 
 _MEMORY_IS_KEPT: Final = ("MIMALLOC_PURGE_DELAY", "1000")
 """Milliseconds for which Arrow's allocator keeps memory that is free. After 10, its default, each block of rows would
-be given new pages by the system: a copy of 5 million events takes a thirtieth less time, and not more memory."""
+be given new pages by the system: Nexmark's q20 over 5 million events took 42 s, and takes 34 s and a twelfth more
+memory; a copy gains a thirtieth."""
 
 
 def main() -> None:
