@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.sql.functions.text import BEYOND, INITCAP
-from upsert_platform.sql.native_types import Form, Reading, has_only, text_literal, whole_literal
+from upsert_platform.sql.native_types import Form, Reading, has_only, parsed, text_literal, whole_literal
 from upsert_platform.sql.rendered import STRING
 
 _LONGEST: Final = 1_000
@@ -47,7 +46,7 @@ def _words(node: exp.Expr, reading: Reading) -> Native | None:
         return None
     whole, place = node.copy(), exp.column(_PLACE)
     whole.this.this.set("this", place)
-    written = sqlglot.parse_one(INITCAP.format(_PLACE), dialect="spark")
+    written = parsed(INITCAP.format(_PLACE))
     text = reading.text(parts.this)
     return ("words", text) if text is not None and whole == written else None
 
@@ -63,9 +62,7 @@ def _pad(node: exp.Expr, reading: Reading) -> Native | None:
     length = whole_literal(size.this) if isinstance(size, exp.Sub) else None
     if text is None or not pad or length is None or not 0 <= length <= _LONGEST:
         return None
-    counted = sqlglot.parse_one(
-        f"CHAR_LENGTH(REGEXP_REPLACE(SUBSTRING({_PLACE}, 1, {length}), {BEYOND}, ''))", dialect="spark"
-    )
+    counted = parsed(f"CHAR_LENGTH(REGEXP_REPLACE(SUBSTRING({_PLACE}, 1, {length}), {BEYOND}, ''))")
     counted.find(exp.Substring).set("this", node.this.copy())  # type: ignore[union-attr]
     return (
         ("pad", text, "left" if node.args.get("is_left") else "right", length, pad)

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 
 from upsert_platform.core.plan import Native
@@ -17,7 +16,7 @@ from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql import native_numbers
 from upsert_platform.sql.functions.numbers import quotient_of_doubles
 from upsert_platform.sql.native_choices import FORMS as CHOICES
-from upsert_platform.sql.native_types import Form, Reading, whole_literal
+from upsert_platform.sql.native_types import Form, Reading, parsed, whole_literal
 from upsert_platform.sql.numbers import MOST_DIGITS, decimal
 from upsert_platform.sql.rendered import INTEGERS
 
@@ -110,10 +109,10 @@ def _choice(node: exp.Expr, reading: Reading) -> Native | None:
 
 def _written(quotient: exp.Div) -> exp.Expr:
     """Return what `functions.numbers` makes of a quotient."""
-    written = quotient_of_doubles("_one", "_other")
     sides = {"_one": quotient.this, "_other": quotient.expression}
-    parsed = sqlglot.parse_one(written, dialect="spark")
-    return parsed.transform(lambda item: sides[item.name].copy() if isinstance(item, exp.Column) else item)
+    return parsed(quotient_of_doubles(*sides)).transform(
+        lambda item: sides[item.name].copy() if isinstance(item, exp.Column) else item
+    )
 
 
 def _root(node: exp.Expr, reading: Reading) -> Native | None:

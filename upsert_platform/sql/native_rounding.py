@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import sqlglot
 from sqlglot import exp
 
 from upsert_platform.core.plan import Native
 from upsert_platform.core.types import LogicalType, TypeName
 from upsert_platform.sql.functions.numbers import whole_of_double
 from upsert_platform.sql.native_quotients import FORMS as QUOTIENTS
-from upsert_platform.sql.native_types import Form, Reading, has_only, whole_literal
+from upsert_platform.sql.native_types import Form, Reading, has_only, parsed, whole_literal
 from upsert_platform.sql.numbers import MOST_DIGITS
 from upsert_platform.sql.rendered import DOUBLE, INTEGERS
 
@@ -62,7 +61,7 @@ def _choice(node: exp.Expr, reading: Reading) -> Native | None:
     inner = reading.of(whole.this, *_DOUBLES) if isinstance(whole, (exp.Ceil, exp.Floor)) else None
     if inner is None or whole is None:
         return QUOTIENTS[exp.Case](node, reading)
-    written = sqlglot.parse_one(whole_of_double(whole.key.upper(), "_number"), dialect="spark")
+    written = parsed(whole_of_double(whole.key.upper(), "_number"))
     number = whole.this
     same = written.transform(lambda item: number.copy() if isinstance(item, exp.Column) else item) == node
     # Beside the cast, values of type FLOAT are doubles in Spark.

@@ -84,7 +84,7 @@ def test_explain_names_what_arrow_does_not_compute(tmp_path: Path, monkeypatch: 
     found = shown("INSERT INTO plain SELECT id, REPEAT(region, 1) FROM users WHERE REPEAT(region, 1) = 'A';", plain)
     assert found == [f"{through} region, WHERE"]
     fails = "INSERT INTO plain SELECT id, CAST(CAST(region AS INT) AS STRING) FROM users;"
-    assert all("all rows" not in line for line in shown(fails, plain))
+    assert shown(fails, plain) == []
     stops = plain.replace("'topic' = 'regions',", "'topic' = 'regions', 'on-error' = 'fail',")
     assert shown(fails, stops) == [
         f"{through} all rows, since the first that cannot be computed ends the write before any is written"

@@ -21,15 +21,10 @@ TENS: Final = np.array([10**power for power in range(MOST_DIGITS + 1)], np.int64
 
 def wholes(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Whole numbers between places, and which of them are such numbers: of at most 18 digits, without zeros before."""
-    first = block.data[starts]
-    negative = first == _MINUS
-    signed = bool(negative.any())
-    if signed:
-        starts = starts + negative
-        first = block.data[starts]
+    starts, first, negative = _behind_signs(block, starts)
     total, good = _digits(block, starts, ends)
     good &= (first != _ZERO) | (ends - starts == 1)
-    return np.where(negative, -total, total) if signed else total, good
+    return total if negative is None else np.where(negative, -total, total), good
 
 
 def points(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -39,12 +34,7 @@ def points(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarr
         Their digits as a whole number, how many of these stand behind the point, and which of them are such numbers,
         without zeros before and not the negative zero.
     """
-    first = block.data[starts]
-    negative = first == _MINUS
-    signed = bool(negative.any())
-    if signed:
-        starts = starts + negative
-        first = block.data[starts]
+    starts, first, negative = _behind_signs(block, starts)
     count = ends - starts
     word = block.words[ends - 8]
     fill = _FILL[np.clip(count, 0, 8)]
@@ -62,10 +52,20 @@ def points(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarr
     good &= good_fraction | (behind < 0)
     behind = np.maximum(behind, 0)
     total = whole * TENS[np.minimum(behind, 16)] + np.where(behind > 0, fraction, 0)
-    if signed:
+    if negative is not None:
         good &= ~(negative & (total == 0))
         total = np.where(negative, -total, total)
     return total, behind, good
+
+
+def _behind_signs(block: Block, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Where the digits of numbers begin, the first byte of each, and which are negative; None if none is."""
+    first = block.data[starts]
+    negative = first == _MINUS
+    if not negative.any():
+        return starts, first, None
+    starts = starts + negative
+    return starts, block.data[starts], negative
 
 
 def _digits(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
