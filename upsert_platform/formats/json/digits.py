@@ -59,7 +59,7 @@ def points(block: Block, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarr
 
 
 def _behind_signs(block: Block, starts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Where the digits of numbers begin, the first byte of each, and which are negative; None if none is."""
+    """Return where the digits of numbers begin, the first byte of each, and which are negative; None if none is."""
     first = block.data[starts]
     negative = first == _MINUS
     if not negative.any():
